@@ -46,7 +46,7 @@ ASIDE = (  # a link that another page opened by itself: nothing is computed unti
 )
 
 
-def refuse(status: int, reason: str) -> NoReturn:  # type: ignore[misc]  # by abort
+def refuse(status: int, reason: str) -> NoReturn:
     """Answer with this HTTP status and a line of plain text."""
     abort(Response(f"{reason}\n", status, mimetype="text/plain"))
 
