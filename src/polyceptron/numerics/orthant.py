@@ -369,16 +369,19 @@ def winning_chance(gaps: Array, s: float, order: int = 14) -> Winning:
         slopes /= math.sqrt(2 * math.pi)
         slopes *= scale
         return Winning(z, slopes)
-    omega = np.concatenate([np.zeros((1, gaps.shape[1])), -gaps / s]).T
-    z, slopes = np.empty(len(omega)), np.empty(gaps.shape)
+    a = np.ascontiguousarray(gaps.T) / s
+    z, slopes = np.empty(len(a)), np.empty(gaps.shape)
 
     def work(rows: slice) -> None:
-        here = omega[rows]
-        found = integrate(here, np.zeros(len(here), dtype=np.int64), None, order)
-        z[rows] = np.exp(found.log_z)
-        slopes[:, rows] = found.mean[:, 0].T * (z[rows] / s)
+        T, log_weight, log_scale = _nodes(a[rows], None, order)
+        x = a[rows, None, :] + T[:, :, None]
+        cdf = ndtr(x)
+        p = np.exp(log_weight + log_scale[:, None] - 0.5 * T**2) * cdf.prod(-1)
+        r = np.exp(-0.5 * np.square(x, out=x)) / np.maximum(cdf, 1e-300, out=cdf)
+        z[rows] = np.minimum(p.sum(-1), 1.0)
+        slopes[:, rows] = np.matmul(p[:, None, :], r)[:, 0].T / (math.sqrt(2 * math.pi) * s)
 
-    for_chunks(work, len(omega), max(16, _CHUNK_NUMBERS // (order * len(gaps))))
+    for_chunks(work, len(a), max(16, _CHUNK_NUMBERS // (order * len(gaps))))
     return Winning(z, slopes)
 
 

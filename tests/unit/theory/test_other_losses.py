@@ -157,6 +157,13 @@ def test_a_hinge_without_a_majority_has_no_weights(k, noise, alpha):
         assert 17.1 + 0.04 * V[1] / (V[1] - V[2]) == pytest.approx(17.148, abs=1e-3)
 
 
+def test_small_weights_may_lower_a_hinge_and_a_step_along_the_teacher_not():
+    """At the scale of V the teacher pulls up, far beyond it down: there are no weights."""
+    teacher = pc.Teacher(6, noise="gaussian:0.977", features="random-features:tanh:1.5")
+    point = erm_fixed_point(teacher, pc.ERM("hinge", 1.253), 266.6)
+    assert (point.status, point.q) == ("ok", 0.0)
+
+
 def test_two_smoothed_classes_add_observations_of_the_other():
     """Diaconis and Ylvisaker: the likelihood of labels t = 1 − ε/2 and ε/2."""
     z, y, eps = np.array([[0.3, -1.0], [2.0, 0.5]]), np.array([0, 1]), 0.2

@@ -128,7 +128,7 @@ def newton(
     return Root(theta, value, np.eye(len(theta)) if jacobian is None else jacobian, False)
 
 
-_ROOM = (1e-2, 3e-4, 3e-6, 1e-8)  # |α/α_s − 1| from which levels 0, 1, 2, 3 have a root
+_ROOM = (5e-3, 1.5e-4, 1.5e-6, 5e-9)  # |α/α_s − 1| from which levels 0, 1, 2, 3 have a root
 _USABLE, _SHARE = 5e-3, 0.05  # doubt of sums that may have a root, and its share of |α/α_s − 1|
 
 
@@ -264,7 +264,7 @@ def continued(attempt: Attempt, x: float, goal: float, root: Root | None = None)
     """
     root, before, step = root or attempt(x, None, None), None, _CHORD
     while root.converged and x != goal:
-        target = goal if abs(goal - x) <= step else x + math.copysign(step, goal - x)
+        target = goal if abs(goal - x) <= _GROWTH * step else x + math.copysign(step, goal - x)
         theta = root.theta
         if before is not None:
             theta = theta + (target - x) / (x - before[0]) * (theta - before[1])
@@ -315,6 +315,7 @@ def towards_limit(problem: Problem, limit: float) -> Root | None:
 
 
 _SCALE, _ROUNDS = 1e-7, 8  # V that stands for 0, and rounds after which κ and τ have settled
+_LARGE, _SETTLED = 1e3, 1e-5  # κ that stands for ∞, and a change of κ and τ that is none
 
 
 def small_weights(problem: Problem) -> Law | None:
@@ -323,15 +324,19 @@ def small_weights(problem: Problem) -> Law | None:
     At W = 0 the pulls of a sample on the others are any a ≥ 0 of sum 1. For V → 0 and q = κ²V²
     these are the point of that simplex nearest to ω/V, and a round of the loop is one of (τ, κ)
     alone, without the ridge, times a growth g of V. With a ridge λV = 1 − 1/g: for g < 1 the only
-    fixed point is 0. None where the teacher itself lowers the loss, D > 0, as weights then grow.
+    fixed point is 0. None where a step along the teacher lowers the loss, D > 0 for κ → ∞.
     """
-    side, law = problem.at(ridge=0.0), Law(1 / math.sqrt(_SCALE), _SCALE**2, _SCALE)
+    side = problem.at(ridge=0.0)
+    law = Law(1 / math.sqrt(_SCALE), (_LARGE * _SCALE) ** 2, _SCALE)
     for rounds in range(_ROUNDS):
         found = side.fields.averages(0 if side.fields.rule.sampled else 2, law)(law)
-        if rounds == 0 and float((found.D_plus - found.D_minus).mean()) > 0:
+        down = from_replicates(found.D_plus - found.D_minus)
+        if rounds == 0 and down.value > down.uncertainty:
             return None
-        after = side.weights(side.fields.hats(found))
+        after, before = side.weights(side.fields.hats(found)), law
         law = Law(after.tau, after.q * (_SCALE / after.V) ** 2, _SCALE)
+        if max(abs(law.tau / before.tau - 1), abs(law.q / before.q - 1)) < _SETTLED:
+            break
     growth, doubt = after.V / _SCALE, float(from_replicates(found.C).uncertainty / found.C.mean())
     if growth * (1 + doubt) < 1:
         return Law(0.0, 0.0, 0.0)

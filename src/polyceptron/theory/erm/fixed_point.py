@@ -28,7 +28,7 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status, make_row
 from polyceptron.theory.erm.best_ridge import best_ridge
-from polyceptron.theory.erm.coarse_root import coarse_root, small_weights, towards_limit
+from polyceptron.theory.erm.coarse_root import Root, coarse_root, small_weights, towards_limit
 from polyceptron.theory.erm.equations import ErmFixedPoint, equations
 from polyceptron.theory.erm.refinement import Refined, refine
 from polyceptron.theory.erm.square_closed_form import (
@@ -149,7 +149,8 @@ def erm_fixed_point(
     theta, jacobian = (None, None) if near is None else (near.theta, near.jacobian)
     if near is None and small is not None and small.q < _SMALL:
         theta, room = np.log([small.tau, small.q, small.V]), problem.ridge * small.V
-    found = solve(problem, tol, theta, jacobian, room)
+    arrived = near if near is not None and near.converged and not best else None
+    found = solve(problem, tol, theta, jacobian, room, arrived)
     if best:
         return _at_best(problem, found, step)
     if room < _RESOLVED and found.status == Status.OK:
@@ -281,10 +282,11 @@ def solve(
     start: Array | None = None,
     jacobian: Array | None = None,
     room: float = math.inf,
+    root: Root | None = None,
 ) -> ErmFixedPoint:
     """The fixed point with ε to `tol`, or as close as levels come; `room` as in `coarse_root`."""
     system, refined = equations(problem), None
-    root = coarse_root(system, start, jacobian, 2 * room)  # two finer levels show a rate
+    root = coarse_root(system, start, jacobian, room) if root is None else root
     if root.converged:  # or a finer level may have its root elsewhere
         with contextlib.suppress(ArithmeticError, np.linalg.LinAlgError):
             refined = refine(system, root, tol)
@@ -297,8 +299,7 @@ def solve(
             if refined is None or sampled.uncertainty <= refined.uncertainty:
                 return sampled
         elif refined is None:
-            unknown = (math.nan,) * 3
-            return ErmFixedPoint.at(problem, Law(*unknown), Hats(*unknown))
+            return ErmFixedPoint.at(problem, Law(*[math.nan] * 3), Hats(*[math.nan] * 3))
     law, hats = system.law(refined.theta), problem.fields.hats(refined.averages)
     loss, loss_spread = float(refined.averages.loss[0]), refined.loss_uncertainty
     if math.isnan(loss) and problem.weights.penalty.quadratic:
@@ -311,17 +312,11 @@ def solve(
             loss, loss_spread = math.nan, math.nan
     mistakes, spread = _mistakes(problem, law, refined)
     return ErmFixedPoint.at(
-        problem,
-        law,
-        hats,
-        generalisation_error=refined.error,
-        uncertainty=refined.uncertainty,
-        training_loss=loss,
-        training_loss_uncertainty=loss_spread,
-        training_error=mistakes,
-        training_error_uncertainty=spread,
+        problem, law, hats, generalisation_error=refined.error, uncertainty=refined.uncertainty,
+        training_loss=loss, training_loss_uncertainty=loss_spread,
+        training_error=mistakes, training_error_uncertainty=spread,
         status=Status.OK if refined.uncertainty <= tol else Status.TOLERANCE_NOT_MET,
-    )
+    )  # fmt: skip
 
 
 def _mistakes(problem: Problem, law: Law, refined: Refined) -> tuple[float, float]:
@@ -441,20 +436,13 @@ def erm_row(teacher: AnyTeacher, estimator: ERM, point: Any) -> dict[str, Any]:
     if not estimator.alike(teacher):
         return population_row(teacher, estimator, point)
     noisy = not teacher.channel.noiseless
+    names = ["alpha", "m", "q", "V", "generalisation_error", "uncertainty", "status"]
+    names += ["training_error", "training_error_uncertainty"]
+    names += ["training_loss", "training_loss_uncertainty"]
     return make_row(
         source="theory",
         **teacher.columns,
         **(estimator.columns if estimator.penalty else {**estimator.columns, "ridge": point.ridge}),
-        alpha=point.alpha,
-        m=point.m,
-        q=point.q,
-        V=point.V,
-        generalisation_error=point.generalisation_error,
-        uncertainty=point.uncertainty,
+        **{name: getattr(point, name) for name in names},
         clean_error=point.clean_error if noisy else None,
-        training_error=point.training_error,
-        training_error_uncertainty=point.training_error_uncertainty,
-        training_loss=point.training_loss,
-        training_loss_uncertainty=point.training_loss_uncertainty,
-        status=point.status,
     )

@@ -34,8 +34,9 @@ _LOSS_SLOPE = 3.0
 _CHORD = 0.03  # least error of a Jacobian taken on a coarser level, relative to what a step moves
 _ASTRAY = 9.0  # steps that are still to go where there was no way down
 _CLOSE, _PART = 1e-4, 0.01  # of θ between levels, and of the change before
-_SHARE = 0.05  # of the tolerance: θ on random points
-_MOST_LEVELS = 3  # of random points, at once
+_UNTRIED = 3.0, 5e-3  # tolerances, and at most: a step of θ on random points that need no trial
+_RATE, _MOST_LEVELS = 0.85, 3  # of random points: their error, and levels at once
+_FEW = 0.1  # of the tolerance: the spread of the fewest points that will do
 _CONFIDENCE = 0.998  # of replicates: a row has three numbers, of the first level that would do
 
 
@@ -76,8 +77,7 @@ def _error(system: Equations, theta: Array) -> float:
 
 
 def _slope(system: Equations, theta: Array) -> float:
-    problem = system.problem
-    return error_slope(problem.channel, math.exp(theta[0]), problem.n_classes)
+    return error_slope(system.problem.channel, math.exp(theta[0]), system.problem.n_classes)
 
 
 def _lost(system: Equations, theta: Array) -> float:
@@ -92,6 +92,13 @@ def _moved(system: Equations, level: int, root: Root, tol: float) -> tuple[Root,
     chord = rule.sampled or (rule.follows and even(root.jacobian))
     root = newton(system.on(placed), root.theta, tol=tol, jacobian=root.jacobian, chord=chord)
     return root, placed(system.law(root.theta))
+
+
+def _between(system: Equations, level: int, root: Root) -> Array:
+    """What each equation's change from the level before moves of each θ, at one law: (3, 3)."""
+    before, _ = system.at(level - 1, root.theta)
+    change = root.residual - system.residual(root.theta, before).mean(1)
+    return np.asarray(np.linalg.inv(root.jacobian) * change)
 
 
 def _exact(system: Equations, root: Root) -> Refined:
@@ -114,6 +121,12 @@ def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
     # The coarse root is known to the digits of its search: the level's own is a step away.
     theta = root.theta + root.step()
     error, before, last, moved_before = _error(system, theta), None, 0.0, 0.0
+    diverging = system.problem.ridge == 0 or loss.scale_free
+    diverging = diverging and not system.problem.channel.noiseless  # at α_s
+    if diverging and root.level > 0:
+        each = _between(system, root.level, root)
+        last = _slope(system, theta) * float(np.abs(each[0]).sum())
+        moved_before = float(np.abs(each.sum(1)).max())
     for level in range(root.level + 1, rule.n_levels):
         root, averages = _moved(system, level, root, max(_CLOSE, _PART * moved_before))
         doubt = averages.doubt(system.law(root.theta), rule.by_parts)
@@ -121,10 +134,9 @@ def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
         slope, new_error = _slope(system, new_theta), _error(system, new_theta)
         moved = float(np.max(np.abs(new_theta - theta)))
         turned = 0.5 * moved  # levels may agree on τ by accident
-        if (system.problem.ridge == 0 or loss.scale_free) and not system.problem.channel.noiseless:
+        if diverging:
             # Next to α_s ln q moves most, and τ hardly: by what each equation moves it, unsigned.
-            each = np.linalg.inv(root.jacobian)[0] * (root.jacobian @ (new_theta - theta))
-            turned = min(turned, float(np.abs(each).sum()))
+            turned = min(turned, float(np.abs(_between(system, level, root)[0]).sum()))
         change = max(abs(new_error - error), slope * turned)
         floor = rule.floors[level - 1] + _DOUBT * doubt
         if rule.follows and not loss.scale_free:
@@ -138,26 +150,20 @@ def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
         turn = (0.0, 0.0) if before is None else (cost - before[0], mistakes - before[1])
         rest = _LOSS_SLOPE * moved + rule.loss_floor * floor
         yield Refined(
-            new_theta,
-            averages,
-            np.full(len(theta), share * moved + floor),
-            new_error,
+            new_theta, averages, np.full(len(theta), share * moved + floor), new_error,
             uncertainty + system.problem.channel.accuracy + _ROUNDING,
             0.2 * abs(turn[0]) + rest * abs(cost) + _lost(system, new_theta),
             abs(turn[1]) + _mistake_slope(mistakes) * (moved + floor) * mistakes + _ROUNDING,
-        )
+        )  # fmt: skip
         root, moved_before = root._replace(theta=new_theta), moved
         theta, error, before, last = new_theta, new_error, (cost, mistakes), change
 
 
 def _random_levels(system: Equations, root: Root, tol: float) -> Iterator[Refined]:
     """The answer on levels that may do, by what the replicates' spread was on the last."""
-    last, level, uncertainty = system.problem.fields.rule.n_levels - 1, 0, 2 * tol
-    while level < last:
-        # The error falls as 1/N^0.85 or faster: go to the level that may do, each doubles N. Far
-        # from the root the spread is no guide, and steps towards it are cheap on a coarse level.
-        level += int(min(max(1.0, math.log2(uncertainty / tol)), _MOST_LEVELS, last - level))
-        close = _SHARE * tol / max(_slope(system, root.theta), tol)
+    last, level = system.problem.fields.rule.n_levels - 1, 0
+    while True:
+        close = min(_UNTRIED[0] * tol / max(_slope(system, root.theta), tol), _UNTRIED[1])
         root, sampled = _moved(system, level, root, close)
         each = np.linalg.solve(root.jacobian, -system.residual(root.theta, sampled))
         shift, n = root.step(), each.shape[1]
@@ -170,16 +176,16 @@ def _random_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
         width = spread + (_CHORD if root.converged else _ASTRAY) * size + size**2
         root = root._replace(theta=root.theta + shift)
         uncertainty = _slope(system, root.theta) * float(width[0]) + _ROUNDING
-        loss, mistakes = sampled.loss, sampled.error
-        rest, wrong = float(width.max() + size), float(mistakes.mean())
-        yield Refined(
-            root.theta,
-            sampled.mean(),
-            width,
-            _error(system, root.theta),
-            uncertainty,
-            factor * float(loss.std(ddof=1))
-            + _LOSS_SLOPE * rest * float(loss.mean())
-            + _lost(system, root.theta),
-            factor * float(mistakes.std(ddof=1)) + _mistake_slope(wrong) * rest * wrong + _ROUNDING,
-        )
+        rest, wrong = float(width.max() + size), float(sampled.error.mean())
+        spreads = [factor * float(part.std(ddof=1)) for part in (sampled.loss, sampled.error)]
+        spreads[0] += _LOSS_SLOPE * rest * float(sampled.loss.mean()) + _lost(system, root.theta)
+        spreads[1] += _mistake_slope(wrong) * rest * wrong + _ROUNDING
+        if level > 0 or uncertainty < _FEW * tol:
+            error = _error(system, root.theta)
+            yield Refined(root.theta, sampled.mean(), width, error, uncertainty, *spreads)
+        if level == last:
+            return
+        # The error falls as 1/N^rate or faster: go to the level that will do, each doubles N. Far
+        # from the root the spread is no guide, and steps towards it are cheap on a coarse level.
+        more = math.ceil(math.log2(max(uncertainty / tol, 1.0)) / _RATE)
+        level += min(max(1, more), _MOST_LEVELS, last - level) if level else 1

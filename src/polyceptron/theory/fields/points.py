@@ -35,7 +35,7 @@ from polyceptron.theory.fields.integrand import (
 
 SEED = 20_090
 _SQRT2 = math.sqrt(2)
-_CHUNK = 2_000_000  # classes × points evaluated at once, to bound memory
+_CHUNK = 200_000  # classes × points evaluated at once: what a cache holds
 _MANY = 30  # classes, beyond which some may be left out
 _TRIED, _UNSEEN = 256, 1e-9  # points, and pull or slope of a class, at half of q
 
@@ -54,9 +54,7 @@ class Points(Rule):
         near = _felt(own, channel, k, law) if k > _MANY else k
         below, weight, _ = boundary_points(own, channel, k, law, level, near)
         weight *= N_REPLICATES  # each replicate is an average of its own
-        pieces = min(max(1, below.size // _CHUNK), N_REPLICATES)
-        while N_REPLICATES % pieces:
-            pieces += 1
+        pieces = next(p for p in (1, 2, 4, 8, N_REPLICATES) if below.size <= p * _CHUNK or p > 8)
         size = len(weight) // pieces
 
         def averages(law: Law) -> Averages:
