@@ -40,7 +40,7 @@ from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from polyceptron.algorithms.data_checks import Labels, check_choice
-from polyceptron.algorithms.design import Design, short_products
+from polyceptron.algorithms.design import Design, threads_of_data
 from polyceptron.algorithms.linear_classifier import (
     SCALINGS,
     LinearClassifier,
@@ -352,7 +352,7 @@ class AMPClassifier(LinearClassifier):
     verbose: int = 0
     random_state: Any = None
 
-    @short_products
+    @threads_of_data
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to X (n, d) and labels y (n,) of any type.
 

@@ -22,15 +22,15 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cached_property, lru_cache, wraps
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from functools import cached_property, wraps
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.watching import SILENT, Watch
 from polyceptron.errors import InvalidInput
-from polyceptron.numerics import AnyArray, Array, thread_count
+from polyceptron.numerics import AnyArray, Array, P, T, one_blas_thread, thread_count
 
 Form = Callable[[AnyArray], AnyArray]  # of rows (b, d), such as their squares
 Inner = Callable[[AnyArray], tuple[AnyArray, Any]]
@@ -126,25 +126,13 @@ def _parts(block: AnyArray, dtype: Any) -> Iterator[tuple[slice, AnyArray]]:
         yield rows, block[rows].astype(dtype, copy=False)
 
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-@lru_cache(maxsize=1)
-def _controller() -> Any:
-    import scipy.linalg  # noqa: F401  # loads the BLAS that is to be limited
-    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
-
-    return ThreadpoolController()
-
-
 def threads_for(X: Any) -> AbstractContextManager[Any]:
     """A limit of one thread while X (n, d) is small."""
     small = math.prod(getattr(X, "shape", ())) <= 1_000_000  # what has none is a list, and small
-    return _controller().limit(limits=1) if small else nullcontext()
+    return one_blas_thread() if small else nullcontext()
 
 
-def short_products(fit: Callable[P, T]) -> Callable[P, T]:
+def threads_of_data(fit: Callable[P, T]) -> Callable[P, T]:
     """A method `fit(self, X, ...)` that uses as many threads as X is worth."""
 
     @wraps(fit)

@@ -24,7 +24,7 @@ from polyceptron.algorithms.data_checks import (
     check_samples,
     class_coordinates,
 )
-from polyceptron.algorithms.design import ColumnMoments, Design, short_products, weights_or_ones
+from polyceptron.algorithms.design import ColumnMoments, Design, threads_of_data, weights_or_ones
 from polyceptron.algorithms.erm.erm_fit import stopped_at
 from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.linear_classifier import (
@@ -176,7 +176,7 @@ class ERMClassifier(LinearClassifier):
     verbose: int = 0
     random_state: Any = None
 
-    @short_products
+    @threads_of_data
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit to X (n, d) and labels y (n,) of any type.
 

@@ -45,6 +45,7 @@ from polyceptron.model import (
     make_population,
     make_teacher,
 )
+from polyceptron.numerics import short_products
 from polyceptron.rows import Row, Status, make_row
 from polyceptron.version import VERSION
 
@@ -264,10 +265,9 @@ def _student(content: Content) -> Estimator:
 
 def attempt(runner: Runner, task: Task) -> list[CaseResult]:
     """Run a task with one BLAS thread and turn whatever happens into results."""
-    one_blas_thread()
     start = time.perf_counter()
     try:
-        rows = runner(task)
+        rows = short_products(runner)(task)
         if len(rows) != len(task.cases):
             raise RuntimeError(f"{len(task.cases)} rows were asked for, {len(rows)} came back")
         seconds = (time.perf_counter() - start) / len(task.cases)
@@ -304,15 +304,6 @@ def _result(key: str, content: Content, row: Row, reason: str | None, seconds: f
     if reason is None and row.get("status") == Status.FAILED:
         reason = "the computation gave no number"
     return CaseResult(key, content, make_row(**row), reason, provenance, seconds)
-
-
-@cache
-def one_blas_thread() -> object:
-    """One thread in this process from now on: the sweep itself uses the cores."""
-    import scipy.linalg  # noqa: F401  # loads the BLAS that is to be limited
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    return threadpool_limits(1)
 
 
 @cache

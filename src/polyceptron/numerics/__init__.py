@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import AbstractContextManager
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 AnyArray = NDArray[Any]
+P = ParamSpec("P")
+T = TypeVar("T")
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}  # by process, for one that has forked
 
 
@@ -42,3 +46,28 @@ def for_chunks(work: Callable[[slice], None], n_rows: int, chunk: int) -> None:
     if key not in _pools:
         _pools[key] = ThreadPoolExecutor(threads, thread_name_prefix="polyceptron")
     list(_pools[key].map(work, slices))
+
+
+@lru_cache(maxsize=1)
+def _blas() -> Any:
+    import scipy.linalg  # noqa: F401  # loads the BLAS that is to be limited
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+    return ThreadpoolController()
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """One thread of linear algebra, until the context is left if it is used as one."""
+    limit: AbstractContextManager[Any] = _blas().limit(limits=1)
+    return limit
+
+
+def short_products(function: Callable[P, T]) -> Callable[P, T]:
+    """The function with one thread of linear algebra: threads of short products wait."""
+
+    @wraps(function)
+    def called(*args: P.args, **options: P.kwargs) -> T:
+        with one_blas_thread():
+            return function(*args, **options)
+
+    return called

@@ -54,7 +54,7 @@ from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
 from polyceptron.model.losses.hinges import LabelCone
 from polyceptron.model.populations import Population, check_population
-from polyceptron.numerics import Array
+from polyceptron.numerics import Array, short_products
 from polyceptron.numerics.estimate import Estimate, from_replicates, uniform_replicates
 from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, blend_breaks, panel_rule
 from polyceptron.rows import Status
@@ -86,6 +86,7 @@ class Separability(ShortDisplay):
         return {**asdict(self), "status": str(self.status)}
 
 
+@short_products
 def separability(
     population: Population, tol: float | None = None, *, intercept: bool = False
 ) -> Separability:

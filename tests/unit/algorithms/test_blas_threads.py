@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import polyceptron as pc
 from polyceptron.algorithms.design import threads_for
+
+CLUSTERS = pc.Mixture(shares=(0.7, 0.3), separation=2.0)
 
 
 def threads() -> set[int]:
@@ -58,4 +61,33 @@ def test_a_fit_gives_the_threads_back(kind):
 def test_a_fit_that_fails_does_too():
     with pytest.raises(ValueError):
         pc.ERMClassifier().fit(np.full((4, 2), np.nan), [0, 1, 0, 1])
+    assert threads() == {2}
+
+
+GRADIENT = "polyceptron.model.losses.cross_entropy.CrossEntropy.gradient"
+CURVE = "polyceptron.theory.bayes_optimal.solution_curve.SolutionCurve.points"
+FOLDS = "polyceptron.theory.bayes_optimal.transitions.curve_of"
+
+
+@pytest.mark.parametrize(
+    ("inside", "answer"),
+    [
+        (GRADIENT, lambda: pc.erm_fixed_point(pc.Teacher(2), "cross-entropy", 2.0)),
+        (GRADIENT, lambda: pc.erm_fixed_point(CLUSTERS, "cross-entropy", 2.0, 1e-2)),
+        (CURVE, lambda: pc.fixed_points(pc.Teacher(2), 2.0)),
+        (FOLDS, lambda: pc.transitions(pc.Teacher(2, "rademacher"))),
+    ],
+)
+def test_theory_takes_one_thread(inside, answer, monkeypatch):
+    seen = []
+    plain = pkgutil.resolve_name(inside)
+
+    def watched(*args, **options):
+        seen.append(threads())
+        return plain(*args, **options)
+
+    monkeypatch.setattr(inside, watched)
+    answer()
+    assert seen
+    assert all(found == {1} for found in seen)
     assert threads() == {2}

@@ -27,7 +27,7 @@ from polyceptron.model import AnyTeacher
 from polyceptron.model.checks import check_alphas, check_tolerance
 from polyceptron.model.law import PaperMatrices
 from polyceptron.model.populations import check_teacher
-from polyceptron.numerics import AnyArray
+from polyceptron.numerics import AnyArray, short_products
 from polyceptron.rows import BRANCHES, Status, make_row
 from polyceptron.theory.bayes_optimal.solution_curve import (
     Branch,
@@ -130,6 +130,7 @@ def meet(curve: SolutionCurve, branches: list[Branch], alpha: AnyArray) -> Curve
     return curve.points(np.exp(np.where(found.success, found.x, nearest)))
 
 
+@short_products
 def fixed_points(
     teacher: AnyTeacher, alpha: Any, tol: float | None = None, *, branch: str = "all"
 ) -> list[FixedPoint]:

@@ -26,6 +26,7 @@ from polyceptron.display import ShortDisplay, steps
 from polyceptron.model import AnyTeacher
 from polyceptron.model.checks import check_tolerance
 from polyceptron.model.populations import check_teacher
+from polyceptron.numerics import short_products
 from polyceptron.rows import Status
 from polyceptron.theory.bayes_optimal.fixed_points import meet
 from polyceptron.theory.bayes_optimal.solution_curve import (
@@ -64,6 +65,7 @@ class Transitions(ShortDisplay):
         return "hard" if alpha < self.alpha_algo else "easy"
 
 
+@short_products
 def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
     """α_IT and α_algo of a teacher.
 

@@ -24,7 +24,7 @@ from polyceptron.model.law import Hats, Law
 from polyceptron.model.losses import LOSSES, Loss, check_symmetric
 from polyceptron.model.penalties import Penalty
 from polyceptron.model.populations import AnyTeacher, Mixture, check_population
-from polyceptron.numerics import Array
+from polyceptron.numerics import Array, short_products
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status, make_row
 from polyceptron.theory.erm.best_ridge import best_ridge
@@ -72,6 +72,7 @@ def erm_fixed_point(
 def erm_fixed_point(
     teacher: AnyTeacher, estimator: Any, alpha: Sequence[float] | Array, tol: float | None = None
 ) -> list[ErmFixedPoint]: ...
+@short_products
 def erm_fixed_point(
     teacher: Any, estimator: Any, alpha: Any, tol: float | None = None, start: Any = None
 ) -> Any:

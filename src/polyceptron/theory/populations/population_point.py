@@ -23,7 +23,7 @@ from polyceptron.model.losses import LOSSES, check_symmetric
 from polyceptron.model.populations import Population
 from polyceptron.model.populations.mixture import LARGEST_FULL
 from polyceptron.model.populations.population import numbers_text
-from polyceptron.numerics import Array
+from polyceptron.numerics import Array, short_products
 from polyceptron.numerics.estimate import Estimate, student_quantile
 from polyceptron.rows import Status, make_row
 from polyceptron.theory.populations.linear_pull import is_linear, linear_law
@@ -134,6 +134,7 @@ class PopulationPoint(ShortDisplay):
         return Estimate(found.value, found.uncertainty + self.uncertainty + self.brier_uncertainty)
 
 
+@short_products
 def population_point(
     population: Population,
     spec: ERM,
