@@ -151,7 +151,7 @@ def test_bars_of_many_classes_hold_against_scalars(seed):
     """Random teachers whose classes are alike, by matrices: the scalar theory shares no rule."""
     rng = np.random.default_rng([3, seed])
     k, ridge, alpha = (
-        int(rng.integers(4, 7)),
+        int(rng.integers(4, 6)),
         10 ** rng.uniform(-2, 0.5),
         10 ** rng.uniform(-0.3, 1),
     )
@@ -174,8 +174,8 @@ def test_bars_of_many_classes_hold_against_scalars(seed):
 def test_roots_of_many_classes_are_known_to_their_bars():
     """A large ridge, where few points have next to no spread; many samples, where they mislead."""
     large = pc.Mixture((0.1, 0.2, 0.3, 0.4), gram=2 * np.eye(4)), pc.ERM("cross-entropy", 10.0), 1.0
-    biases = tuple(np.linspace(0, -1.5, 6))
-    plenty = pc.Teacher(6, biases=biases, noise="gaussian:0.2"), CE, 50.0
+    biases = tuple(np.linspace(0, -1.5, 5))
+    plenty = pc.Teacher(5, biases=biases, noise="gaussian:0.2"), CE, 50.0
     for case in (large, plenty):
         coarse, fine = (pc.erm_fixed_point(*case, tol) for tol in (1e-2, 3e-3))
         assert {coarse.status, fine.status} == {"ok"}
@@ -196,7 +196,7 @@ def test_bars_of_many_clusters_hold_against_plain_draws():
     assert abs(np.mean(errors) - point.generalisation_error) < point.uncertainty + 4 * spread
 
 
-def plain_rounds(p, G, s, ridge, alpha, seed, draws=600):
+def plain_rounds(p, G, s, ridge, alpha, seed, draws=250):
     """The error of the mixture's equations in k fields at once, at antithetic draws."""
     k, rng = len(p), np.random.default_rng([5, seed])
     x = rng.standard_normal((k, draws, k))
@@ -275,16 +275,15 @@ def test_three_unequal_classes_near_where_margins_end(monkeypatch):
 
 
 def test_equal_classes_return_the_scalars():
-    for k in (2, 3, 4):
-        plain = pc.erm_fixed_point(
-            pc.Teacher(k), pc.ERM("cross-entropy", 0.1), 2.0, 1e-9 if k < 4 else None
-        )
+    """Two and three; for more see the bars of many classes."""
+    for k in (2, 3):
+        plain = pc.erm_fixed_point(pc.Teacher(k), pc.ERM("cross-entropy", 0.1), 2.0, 1e-9)
         weight = [1 + 1e-12] + [1.0] * (k - 1)  # asks for matrices
         spec = pc.ERM("cross-entropy", 0.1, class_weight=weight)
         point = pc.erm_fixed_point(pc.Teacher(k), spec, 2.0)
         off = abs(point.generalisation_error - plain.generalisation_error)
         assert off <= point.uncertainty + plain.uncertainty
-        assert np.trace(point.Q[0]) / (k - 1) == pytest.approx(plain.q, rel=1e-7 if k < 4 else 0.02)
+        assert np.trace(point.Q[0]) / (k - 1) == pytest.approx(plain.q, rel=1e-7)
 
 
 @pytest.mark.parametrize("ridge", [10.0, 1e3, 1e5])
