@@ -43,8 +43,7 @@ def test_nodes_carry_all_of_the_probability(k):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("noise", ["gaussian:0.5", "flips:0.1"])
+@pytest.mark.parametrize(("k", "noise"), [(2, "gaussian:0.5"), (3, "flips:0.1")])
 def test_nobody_has_a_lower_loss_than_bayes_and_bayes_is_calibrated(k, noise):
     teacher = pc.Teacher(k, noise=noise)
     best = pc.calibration(teacher, pc.BayesOptimal(), 3.0)

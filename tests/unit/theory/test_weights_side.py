@@ -92,9 +92,9 @@ def test_spikes_that_coincide_are_all_that_sparsity_gives_in_the_end(k: int) -> 
 def test_one_weight_against_sums_over_its_own_values() -> None:
     """E var(w|y) by brute force over w and y, with densities written here."""
     q_hat = 2.5
-    s, w = math.sqrt(q_hat), np.linspace(-25, 25, 20_001)
+    s, w = math.sqrt(q_hat), np.linspace(-15, 15, 12_001)
     step = w[1] - w[0]
-    y = np.linspace(-25, 25, 801)
+    y = np.linspace(-25, 25, 201)
     for name, density in (
         ("laplace", np.exp(-math.sqrt(2) * np.abs(w)) / math.sqrt(2) * step),
         (
@@ -112,12 +112,12 @@ def test_one_weight_against_sums_over_its_own_values() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("prior", PRIORS.examples(), ids=lambda p: p.name)
-@pytest.mark.parametrize("k", [3, 5, 14])
+@pytest.mark.parametrize("k", [3, 14])
 def test_what_is_left_unknown_is_what_drawn_rows_leave(prior: Any, k: int) -> None:
     """v against posterior variances and errors (Nishimori) of rows drawn from the prior."""
     q_hat = 3.0
     v, error = from_replicates(row_rule(Teacher(k, prior))([q_hat], 6)[0])
-    for sample in drawn(prior, k, q_hat, 9000 // k if prior.support is None else 8_000, k):
+    for sample in drawn(prior, k, q_hat, 9000 // k if prior.support is None else 4_000, k):
         allowed = 4.5 * sample.std() / math.sqrt(sample.size) + 1.5 * error + 1e-12
         assert abs(sample.mean() - v) < allowed
         assert abs(1.3 * sample.mean() - v) > allowed  # such an error would be seen
