@@ -19,7 +19,7 @@ from polyceptron.model.priors import GaussianPrior
 from polyceptron.model.priors.prior import Row
 
 STEP = 1e-5
-SAMPLES = 400_000
+SAMPLES = 100_000
 
 
 def close(a: Any, b: Any, tol: float) -> None:

@@ -93,7 +93,7 @@ def test_the_shell_knows_it() -> None:
 @pytest.mark.slow
 def test_a_sweep_takes_it_to_its_workers_and_a_plot_draws_it(tmp_path: Path) -> None:
     store = tmp_path / "runs.sqlite"
-    report = run_sweep(parse_spec(SWEEP), store, workers=2)
+    report = run_sweep(parse_spec(SWEEP), store, workers=1)
     with Store(store) as opened:
         table = opened.frame()
     assert (report.rows, report.failed) == (10, 0), table.get("reason")
