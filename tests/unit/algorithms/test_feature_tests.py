@@ -33,7 +33,7 @@ def draw(n, d, k, seed, correlation=0.5, strength=1.0):
 def wald(X, y, k):
     """χ² of each feature from the inverse Hessian of maximum likelihood."""
     A = np.hstack([(X - X.mean(0)) / X.std(0), np.ones((len(X), 1))])
-    fit = LogisticRegression(C=np.inf, tol=1e-10, max_iter=10_000, fit_intercept=False).fit(A, y)
+    fit = LogisticRegression(C=np.inf, tol=1e-6, max_iter=10_000, fit_intercept=False).fit(A, y)
     W = np.vstack([np.zeros_like(fit.coef_), fit.coef_]) if k == 2 else fit.coef_
     W = (W - W[-1])[:-1]
     H = CrossEntropy().hessian(A @ np.vstack([W, np.zeros((1, A.shape[1]))]).T, y)[:, :-1, :-1]
@@ -47,7 +47,7 @@ def wald(X, y, k):
 def test_p_values_of_features_that_do_not_matter_are_uniform(ridge):
     """Of data sets of their own, five features of each: those of one set go together."""
     d, control = 30, []
-    for k in (2, 3, 5):
+    for k in (2, 4):
         chances = []
         for seed in range(12):
             X, y, idle = draw(d * (k + 4), d, k, seed, strength=1.5)
