@@ -370,14 +370,14 @@ MUTATIONS = [
         "algorithms/message_passing/iteration.py",
         "omega = fields - self.V * self.scores",
         "omega = fields",
-        "tests/agreement/test_amp_state_evolution.py::test_runs_in_a_thousand_dimensions",
+        "tests/agreement/test_amp_state_evolution.py::test_runs_follow_state_evolution",
     ),
     Mutation(
         "AMP: Λ per direction",
         "algorithms/message_passing/iteration.py",
         "for _, curvature in found) / (d * directions)",
         "for _, curvature in found) / d",
-        "tests/agreement/test_amp_state_evolution.py::test_runs_in_a_thousand_dimensions",
+        "tests/agreement/test_amp_state_evolution.py::test_runs_follow_state_evolution",
     ),
     Mutation(
         "cross-entropy curvature: a factor 2",
