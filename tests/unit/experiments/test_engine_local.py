@@ -134,11 +134,11 @@ def test_memory_does_not_grow_with_finished_tasks(tmp_path: Path, instant: None)
     import gc
     import tracemalloc
 
-    spec = load_spec(fakes.write_spec(tmp_path, instances=75))
+    spec = load_spec(fakes.write_spec(tmp_path, instances=40))
     seen: dict[int, int] = {}
 
     def listen(now: Progress) -> None:
-        if now.done in (104, 304):
+        if now.done in (64, 164):
             gc.collect()
             seen[now.done] = tracemalloc.get_traced_memory()[0]
 
@@ -147,8 +147,8 @@ def test_memory_does_not_grow_with_finished_tasks(tmp_path: Path, instant: None)
         run_sweep(spec, tmp_path / "runs.sqlite", runner=fakes.draw, progress=listen)
     finally:
         tracemalloc.stop()
-    # less than 100 bytes for each of 200 rows of about 1 kB
-    assert seen[304] - seen[104] < 100 * 200
+    # less than 100 bytes for each of 100 rows of about 1 kB
+    assert seen[164] - seen[64] < 100 * 100
 
 
 def test_a_row_that_two_grids_ask_for_is_computed_once(tmp_path: Path, instant: None) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sweep_fakes import InstantEngine
 from typer.testing import CliRunner
 
 import polyceptron as pc
 from polyceptron.cli import app
+from polyceptron.experiments import sweep
 from polyceptron.experiments.results import summary
 from polyceptron.experiments.simulate import (
     counted_errors,
@@ -59,9 +62,8 @@ def test_single_precision_draws_the_same_noisy_labels(
     np.testing.assert_array_equal(double.X, pc.Teacher(3).sample(35, 20, 6).X)
 
 
-@pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("k", [2, 3, 4])
-def test_the_error_on_labels_as_drawn_is_what_a_test_set_counts(noise: str, k: int) -> None:
+@pytest.mark.parametrize(("k", "noise"), [*product((2, 3), NOISES), (4, "flips:0.1")])
+def test_the_error_on_labels_as_drawn_is_what_a_test_set_counts(k: int, noise: str) -> None:
     rng = np.random.default_rng(k)
     truth = rng.standard_normal((12, k))
     weights = truth + rng.standard_normal((12, k))
@@ -123,7 +125,9 @@ instances = 3
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("noise") / "runs.sqlite"
-    report = run_sweep(parse_spec(SWEEP), path, workers=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sweep, "_make_engine", lambda *given: InstantEngine(given[-1]))
+        report = run_sweep(parse_spec(SWEEP), path, workers=1)
     assert report.failed == 0
     return path
 

@@ -133,7 +133,7 @@ def test_parent_killed_at_random_moments(tmp_path: Path, start: Callable[..., Sw
 @pytest.mark.slow
 def test_worker_killed_from_outside(tmp_path: Path, start: Callable[..., Sweep]) -> None:
     spec, path = fakes.write_spec(tmp_path, instances=20), tmp_path / "runs.sqlite"
-    sweep = start(spec, path, "slow")
+    sweep = start(spec, path, "slow", 1)  # two: test_engine_local
     sweep.wait_for(10)
     workers = [p for p in sweep.others() if "resource_tracker" not in " ".join(p.cmdline())]
     workers[0].kill()
@@ -150,7 +150,7 @@ def test_a_second_sweep_is_refused_and_a_stop_is_clean(
     tmp_path: Path, start: Callable[..., Sweep], number: int
 ) -> None:
     spec, path = fakes.write_spec(tmp_path, instances=2), tmp_path / "runs.sqlite"
-    sweep = start(spec, path, "forever")
+    sweep = start(spec, path, "forever", 1)
     sweep.wait_for(4)  # the theory rows; the rest would run for ten minutes
     link = tmp_path / "link.sqlite"
     link.symlink_to(path)
