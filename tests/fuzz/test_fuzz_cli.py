@@ -3,6 +3,7 @@
 import io
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
 
@@ -80,7 +81,7 @@ def light(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.sampled_from(COMMANDS), st.lists(WORDS, max_size=7))
 def test_random_arguments_end_in_an_exit_code(command, words):
     code, out, err = run([command, *words] if command else words)
@@ -107,18 +108,24 @@ ASKED = st.lists(st.sampled_from(list(TOGETHER)), max_size=6, unique=True).flatm
 )
 
 
-@settings(max_examples=60)
+@cache
+def known(command):
+    return {option for one in get_command(app).commands[command].params for option in one.opts}
+
+
+@settings(max_examples=30)
 @given(st.sampled_from(["curve", "ridge", "separability"]), ASKED)
 def test_options_that_may_not_go_together_end_in_a_sentence(command, asked):
-    known = {o for p in get_command(app).commands[command].params for o in p.opts}
-    words = [word for pair in asked if pair[0] in known for word in pair if word is not None]
+    words = [
+        word for pair in asked if pair[0] in known(command) for word in pair if word is not None
+    ]
     code, _, err = run([command, *([] if command == "separability" else ["-a", "1"]), *words])
     assert code == 2  # the work itself is the last rejection
     assert err.strip()
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.text(alphabet="0123456789.:,-+einfax ", max_size=12), st.sampled_from(["-a", "--ridge"]))
 def test_random_numbers_end_in_a_sentence_or_an_answer(text, option):
     other = ("-a", "1") if option == "--ridge" else ()
