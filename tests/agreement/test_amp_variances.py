@@ -37,9 +37,9 @@ def test_quadratures_sample_by_sample_give_the_same_weights(rival: ModuleType) -
     assert np.abs(shared.weights - other.weights).max() > 1e-3  # the comparison can fail
 
 
-@pytest.mark.parametrize(("k", "prior", "alpha"), [(2, "gaussian", 1.5), (3, "gaussian", 1.5),
-                                                   (3, "rademacher", 1.5), (4, "gaussian", 1.5),
-                                                   (4, "rademacher", 1.2)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("k", "prior", "alpha"), [(2, "gaussian", 1.5), (3, "rademacher", 1.5), (4, "gaussian", 1.5)]
+)
 def test_shared_and_full_approach_each_other_as_the_dimension_grows(
     k: int, prior: str, alpha: float
 ) -> None:
@@ -48,7 +48,7 @@ def test_shared_and_full_approach_each_other_as_the_dimension_grows(
     distances = []
     for d in dimensions:
         found = []
-        for seed in range(4 if d < 800 else 2):
+        for seed in range({100: 4, 200: 4, 400: 2, 800: 1}[d]):
             data = teacher.sample(round(alpha * d), d, [k, d, seed])
             a, b = (
                 amp(data.X, data.y, prior, v, n_classes=k, tol=1e-5) for v in ("shared", "full")

@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 import polyceptron as pc
 from polyceptron.algorithms.message_passing.posterior_mean import amp, amp_erm
 
-D, ALPHA, STEPS, RUNS = 800, 2.0, 6, 12
+D, ALPHA, STEPS, RUNS = 600, 2.0, 6, 10
 BIAS = 2.0
 
 

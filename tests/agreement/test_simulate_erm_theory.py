@@ -10,13 +10,12 @@ from polyceptron.experiments.simulate import run_erm
 from polyceptron.model import ERM, Teacher
 from polyceptron.theory.curve import curve_rows
 
-D, INSTANCES = 200, 16
+D, INSTANCES = 200, 10
 BIAS = 4 / D  # corrections of order 1/d, relative
 CASES = [
     (2, "cross-entropy", 0.5, 1.5),
     (3, "cross-entropy", 0.1, 2.0),
     (3, "square", 1.0, 2.0),
-    (3, "square", 0.2, 0.7),
     (3, "max-margin", 0.0, 3.0),
     (4, "square", 1.0, 2.0),
 ]
@@ -45,8 +44,15 @@ def test_a_wrong_ridge_would_be_noticed():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", ["gaussian:0.25", "softmax:2", "flips:0.1"])
-@pytest.mark.parametrize(("loss", "ridge"), [("cross-entropy", 0.3), ("square", "optimal")])
+@pytest.mark.parametrize(
+    ("noise", "loss", "ridge"),
+    [
+        ("gaussian:0.25", "square", "optimal"),
+        ("softmax:2", "cross-entropy", 0.3),
+        ("flips:0.1", "square", "optimal"),
+        ("flips:0.1", "cross-entropy", 0.3),
+    ],
+)
 def test_noisy_instances_meet_the_theory_of_their_noise(noise, loss, ridge):
     teacher = Teacher(3, noise=noise)
     rows = [run_erm(teacher, [pc.ERM(loss, ridge)], 2.0, D, seed)[0] for seed in range(INSTANCES)]

@@ -51,7 +51,7 @@ def predicted(k: int, features: str) -> np.ndarray:
     return np.array([point.generalisation_error, loss, point.training_error, point.training_loss])
 
 
-@pytest.mark.parametrize("k", [2, 3, 4])
+@pytest.mark.parametrize("k", [2, 4])
 def test_scikit_learn_follows_the_theory_of_its_spectrum_and_no_other(k):
     measured = fitted(k)
     theory = predicted(k, TWO)
@@ -81,7 +81,7 @@ def test_message_passing_follows_state_evolution_in_whitened_coordinates(varianc
 
 @pytest.mark.parametrize(
     ("k", "prior", "features", "alpha"),
-    [(2, "rademacher", TWO, 2.0), (3, "rademacher", TWO, 3.0), (3, "ternary", "power:0.6:30", 2.0)],
+    [(2, "rademacher", TWO, 2.0), (3, "ternary", "power:0.6:30", 2.0)],
 )
 def test_message_passing_with_any_prior_ends_where_the_theory_does(k, prior, features, alpha):
     teacher, d, runs = pc.Teacher(k, prior, features=features), 400, 6
@@ -101,11 +101,8 @@ def test_message_passing_with_any_prior_ends_where_the_theory_does(k, prior, fea
 @pytest.mark.parametrize(
     ("k", "prior", "alpha", "spread"),  # spread of one instance's error, from 16 other instances
     [
-        (2, "ternary", 1.0, 0.009),
         (3, "ternary", 1.0, 0.008),
         (2, "sparse-gaussian:0.3", 0.7, 0.016),
-        (3, "sparse-gaussian:0.3", 0.7, 0.015),
-        (3, "rademacher", 1.0, 0.008),
     ],
 )
 def test_one_table_of_a_prior_serves_a_steep_spectrum(k, prior, alpha, spread):
