@@ -44,9 +44,9 @@ def symmetric_pair(k, rho, seed=0):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("k", [2, 3, 4])
 @pytest.mark.parametrize(
-    ("d", "rho", "uneven"), [(8, 0.6, True), (40, 0.2, False), (60, 0.97, True)]
+    ("k", "d", "rho", "uneven"),
+    [(2, 8, 0.6, True), (3, 40, 0.2, False), (3, 60, 0.97, True), (4, 8, 0.6, True)],
 )
 def test_error_agrees_with_monte_carlo(k, d, rho, uneven):
     W, T = pair(k, d, rho, seed=k, uneven=uneven)
@@ -130,8 +130,11 @@ def test_two_classes_keep_relative_precision_at_small_angles():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", ["gaussian:0.3", "flips:0.15", "softmax:1.5"])
-@pytest.mark.parametrize("k", [2, 3, 4])
+@pytest.mark.parametrize(
+    ("k", "noise"),
+    [(2, "gaussian:0.3"), (2, "softmax:1.5"), (3, "flips:0.15"), (3, "softmax:1.5"),
+     (4, "gaussian:0.3"), (4, "softmax:1.5")],
+)  # fmt: skip
 def test_error_on_labels_as_drawn_agrees_with_drawn_labels(k, noise):
     """Fields have the teacher's own scale: W*ᵀx/√d; also for the teacher itself as student."""
     d, n = 30, 200_000
@@ -166,7 +169,7 @@ def test_symmetric_weights_with_noise_give_the_channels_own_error(k):
 @pytest.mark.slow
 def test_the_uncertainty_of_many_classes_holds_in_99_of_100_cases():
     """Fifty seeds, each with few points, against the mean of all."""
-    W, T = pair(6, 12, 0.9, seed=100, uneven=True)
+    W, T = pair(5, 12, 0.9, seed=100, uneven=True)
     found = np.array([exact_generalisation_error(W, T, tol=0.5, seed=s) for s in range(50)])
     inside = np.abs(found[:, 0] - found[:, 0].mean()) <= found[:, 1]
     assert inside.sum() >= 47  # 49.5 expected; fewer than 47 happen once in 600 runs
