@@ -12,34 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from watched_fits import KILLED, RUNS
 
 import polyceptron as pc
 from polyceptron.algorithms import amp_classifier, ridge_choice, watching
 from polyceptron.algorithms.stored_designs import ArrayDesign
 from polyceptron.rows import Status
-
-RUNS = {
-    "amp": lambda X, y, **more: [pc.amp(X, y, noise="gaussian:0.1", **more)],
-    "full variances": lambda X, y, **more: [pc.amp(X, y, variances="full", **more)],
-    "amp_erm": lambda X, y, **more: [pc.amp_erm(X, y, "cross-entropy", 0.5, **more)],
-    "cross-entropy": lambda X, y, **more: [pc.fit_erm(X, y, ridge=1e-3, **more)],
-    "from a start": lambda X, y, **more: [
-        pc.fit_erm(X, y, ridge=1e-3, start=pc.fit_erm(X, y, ridge=1.0).weights, **more)
-    ],
-    "a path": lambda X, y, **more: pc.fit_erm_path(
-        X, y, "cross-entropy", [1.0, 0.3, 0.1, 0.03, 0.01, 0.003], solver="newton", **more
-    ),
-    "max-margin": lambda X, y, **more: [pc.fit_erm(X, y, "max-margin", **more)],
-    "no ridge": lambda X, y, **more: [pc.fit_erm(X, wrong(y), ridge=0.0, **more)],
-    "a ridge and none": lambda X, y, **more: pc.fit_erm_path(
-        X, y, "cross-entropy", [0.1, 0.0], **more
-    ),
-}
-
-
-def wrong(y):
-    """Labels of which half are wrong, so that no weights separate the samples."""
-    return np.where(np.arange(y.size) % 2, y, (y + 1) % 3)
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +157,7 @@ PROGRAM = """
 import sys, time
 import numpy as np
 import polyceptron as pc
-from test_watching import KILLED
+from watched_fits import KILLED
 
 def listen(now):
     print(now.iteration, now.max_iter, flush=True)
@@ -202,20 +180,6 @@ def begin(*arguments: object) -> subprocess.Popen[str]:
         # A shell that runs these tests in the background would have it ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-
-
-def in_memory(fit):
-    def run(folder, **more):
-        return fit(np.load(f"{folder}/X.npy"), np.load(f"{folder}/y.npy"), **more)
-
-    return run
-
-
-KILLED = {
-    "amp": in_memory(lambda X, y, **more: RUNS["amp"](X, y, **more)[0]),
-    "erm": in_memory(lambda X, y, **more: RUNS["cross-entropy"](X, y, **more)[0]),
-    "max-margin": in_memory(lambda X, y, **more: RUNS["max-margin"](X, y, **more)[0]),
-}
 
 
 @pytest.fixture(scope="module")
