@@ -81,9 +81,8 @@ def test_a_large_map_is_standardised_as_it_is_read(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "dtype", "order"),
-    [("erm", "f4", "C"), ("erm", "f4", "F"), ("erm", "f8", "F"), ("amp", "f4", "C"),
-     ("amp", "f8", "F")],
-)  # fmt: skip
+    [("erm", "f4", "C"), ("erm", "f8", "F"), ("amp", "f4", "C")],
+)
 def test_an_array_in_memory_is_scaled_without_a_copy(name, dtype, order, monkeypatch):
     monkeypatch.setattr(array_design, "COPY_BYTES", 0)  # what POLYCEPTRON_COPY_MB=0 does
     models = {
