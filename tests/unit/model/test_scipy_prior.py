@@ -75,7 +75,7 @@ def test_a_teacher_takes_it_and_its_name_reads_back() -> None:
     (other,) = pc.fixed_points(pc.Teacher(2), 2.0, branch="optimal")
     assert point.status == "ok"
     assert point.generalisation_error < other.generalisation_error  # known bounds help
-    (found,) = pc.compare(teacher, "bayes", alpha=2.0, dimension=50, runs=2).frame["z"]
+    (found,) = pc.compare(teacher, "bayes", alpha=2.0, dimension=20, runs=2).frame["z"]
     assert abs(found) < 4
 
 

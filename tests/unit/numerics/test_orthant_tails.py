@@ -11,7 +11,7 @@ from scipy.special import ndtr, owens_t
 
 from polyceptron.numerics.orthant import argmax_orthant, bivariate_orthant
 
-mp.mp.dps = 25
+mp.mp.dps = 20
 size = st.floats(0.0, 1.0).map(lambda u: 10 ** (5 * u - 1))  # up to 1e4
 field = st.tuples(st.sampled_from([-1.0, 1.0]), size).map(lambda pair: pair[0] * pair[1])
 
@@ -74,7 +74,7 @@ def test_without_the_tail_form_the_same_comparison_fails() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rho", [-0.7, -0.2, 0.1, 0.8])
+@pytest.mark.parametrize("rho", [-0.7, 0.1, 0.8])
 def test_any_correlation(rho: float) -> None:
     points = [(-6.0, -1.0), (-6.0, 4.0), (3.0, -2.0), (0.5, 1.5), (-20.0, -30.0), (0.0, -5.0)]
     a, b = np.array(points).T

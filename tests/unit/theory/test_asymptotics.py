@@ -1,14 +1,17 @@
 """Decay of the error at large α: exponents, constants, and the reduction to two classes."""
 
 import math
+from functools import cache
 
 import pytest
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics.special import mean_of_maximum
-from polyceptron.theory.asymptotics import asymptotics
+from polyceptron.theory import asymptotics as room
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
+
+asymptotics = cache(room.asymptotics)  # two tests ask for the same ones
 
 
 def fixed_point(k, loss, ridge, alpha, tol=None):

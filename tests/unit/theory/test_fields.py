@@ -111,8 +111,8 @@ def test_drawn_samples_can_reject():
 def test_own_coordinates_agree_with_generic_ones(k, channel):
     laws = (Law(0.5, 0.3, 2.0), Law(6.0, 200.0, 30.0))
     for law in laws if k == 2 else laws[:1] if channel is CHANNELS[0] else laws[1:]:
-        own = rule(CrossEntropy(), channel, k, law, 3)
-        generic = rule(PlainCrossEntropy(), channel, k, law, 3)
+        own = rule(CrossEntropy(), channel, k, law, 2)
+        generic = rule(PlainCrossEntropy(), channel, k, law, 2)
         for name in NAMES:
             expected = float(part(own, name)[0])
             assert float(part(generic, name)[0]) == pytest.approx(expected, rel=2e-9, abs=1e-12)

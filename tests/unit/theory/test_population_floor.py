@@ -84,7 +84,7 @@ def test_shrunken_class_means_reach_the_bayes_row():
         sums = np.stack([data.X[data.y == c].sum(0) for c in range(3)])
         means = np.sqrt(d) * sums / counts[:, None]
         shrunk = G @ np.linalg.solve(G + np.diag(d / counts), means)  # posterior means (k, d)
-        x = mixture.sample(4000, d, np.random.default_rng([seed, 1]))
+        x = mixture.sample(1500, d, np.random.default_rng([seed, 1]))
         mu = data.weights.T  # fresh samples of the same means
         fresh = x.X + (mu - x.weights.T)[x.y] / np.sqrt(d)
         fields = fresh @ shrunk.T / np.sqrt(d) - (shrunk**2).sum(1) / (2 * d) + np.log(p)

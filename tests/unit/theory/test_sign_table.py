@@ -179,8 +179,8 @@ def test_labels_of_chance_are_separated_up_to_k_over_two_ln_k() -> None:
     distance = (c - own) ** 2 + (np.maximum(competitors - c[:, None], 0) ** 2).sum(1)
     distance[own >= competitors[:, 0]] = 0
     sampled = (k - 1) / distance.mean()
-    grid = np.linspace(0.5, 4, 3501)
-    g = np.linspace(-8, 9, 3401)
+    grid = np.linspace(0.5, 4, 701)
+    g = np.linspace(-8, 9, 1701)
     above = np.maximum(g - grid[:, None], 0)
     weight = np.exp(-0.5 * g**2) / math.sqrt(2 * math.pi) * (g[1] - g[0])
     at = int(np.argmin(np.abs(k * above @ weight - grid)))
