@@ -68,7 +68,7 @@ def light(monkeypatch, tmp_path):
         ("theory.curve", "curve_parts"),
         ("theory.bayes_optimal.transitions", "transitions"),
         ("theory.separability", "separability"),
-        ("theory.erm.fixed_point", "ridge_rows"),
+        ("theory.erm.fixed_point", "ridge_parts"),
         ("theory.asymptotics", "asymptotics"),
         ("theory.asymptotics", "plan"),
         ("experiments.data_runs", "amp_rows", "trace_rows"),

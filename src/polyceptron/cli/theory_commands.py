@@ -107,15 +107,16 @@ def ridge(
     Example: polyceptron ridge --classes 3 --alpha 2,5
     """
     from polyceptron.model.checks import check_alphas
-    from polyceptron.theory.erm.fixed_point import ridge_rows
+    from polyceptron.theory.erm.fixed_point import ridge_parts
 
     (student,) = options.build_estimators([estimator], (), (), intercept, class_weight)
     alphas = check_alphas(parse_numbers(alpha, "--alpha"))
     values = parse_numbers(ridges, "--ridge", log=True)
     asked: Any = {"target": target, "drawn": 40 * (output.plot is not None)}
-    every = (ridge_rows(teacher, student, [a], values, tol, **asked) for a in alphas)
+    every = ridge_parts(teacher, student, alphas, values, tol, **asked)
     what = f"solving at {len(values)} ridges and the best one"
-    rows, stopped = options.collect(every, len(alphas), what)
+    rows, stopped = options.collect(every, len(alphas) * (1 + len({*values})), what)
+    rows.sort(key=lambda row: (row["alpha"], row["ridge"]))
     output.draw("ridge_picture", rows)
     rows = [row for row in rows if row["is_best"] or row["ridge"] in values]
     if output.in_words:

@@ -20,7 +20,7 @@ from polyceptron.cli.options import describe_teacher, print_table
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.spec import parse_spec
 from polyceptron.experiments.sweep import run_sweep
-from polyceptron.theory.erm.fixed_point import ridge_rows
+from polyceptron.theory.erm.fixed_point import ridge_parts
 
 SWEEP = """
 [[grid]]
@@ -215,7 +215,7 @@ def test_parts_of_parts_are_one_share_with_a_time_left(capsys, monkeypatch):
         lambda: pc.separability(pc.Teacher(2, noise="flips:0.1")),
         lambda: pc.separability(pc.Teacher(3, noise="flips:0.1", shares=(0.5, 0.3, 0.2))),
         lambda: pc.learning_curve(pc.Teacher(2), "square", [1, 2, 3]),
-        lambda: ridge_rows(pc.Teacher(2), "square", [1.0], [0.1, 1.0]),
+        lambda: list(ridge_parts(pc.Teacher(2), "square", [1.0], [0.1, 1.0])),
     ],
 )
 def test_theory_tells_how_much_of_it_is_done(compute):

@@ -15,7 +15,7 @@ from polyceptron.model.losses.coordinates import Coordinates
 from polyceptron.numerics.special import boundary_density, mean_of_maximum
 from polyceptron.rows import Status
 from polyceptron.theory.curve import curve_rows
-from polyceptron.theory.erm.fixed_point import erm_fixed_point, erm_rows, optimal_ridge, ridge_rows
+from polyceptron.theory.erm.fixed_point import erm_fixed_point, erm_rows, optimal_ridge, ridge_parts
 from polyceptron.theory.erm.margin_law import margin_law
 from polyceptron.theory.erm.square_closed_form import best_square_ridge
 from polyceptron.theory.loop import erm_state_evolution
@@ -394,12 +394,13 @@ def test_margins_hold_the_errors(k, loss, ridge):
 
 
 def test_ridge_rows_mark_the_optimum():
-    rows = ridge_rows(pc.Teacher(2), "cross-entropy", [2.0], [0.01, 0.1, 1.0])
+    parts = ridge_parts(pc.Teacher(2), "cross-entropy", [2.0], [0.01, 0.1, 1.0])
+    rows = [row for part in parts for row in part]
     best = [row for row in rows if row["is_best"]]
     assert len(best) == 1
     assert best[0]["generalisation_error"] == min(row["generalisation_error"] for row in rows)
     with pytest.raises(InvalidInput, match="nothing to compare"):
-        ridge_rows(pc.Teacher(2), "max-margin", [2.0], [0.0])
+        next(ridge_parts(pc.Teacher(2), "max-margin", [2.0], [0.0]))
 
 
 def test_boundary_density_of_three_classes():

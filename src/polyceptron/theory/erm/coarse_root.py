@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from polyceptron.display import steps
 from polyceptron.errors import InvalidInput
 from polyceptron.model.law import Law
 from polyceptron.numerics import Array
@@ -309,7 +310,7 @@ def towards_limit(problem: Problem, limit: float) -> Root | None:
         return coarse_root(equations(problem.at(alpha=alpha)), theta, jacobian, room)
 
     root = None
-    for x, end in pairwise([*stages, goal]):
+    for x, end in steps(pairwise([*stages, goal]), 4):  # the rest is to come after it
         root = continued(attempt, x, end, root)
     return root
 

@@ -286,8 +286,10 @@ def solve(
     root: Root | None = None,
 ) -> ErmFixedPoint:
     """The fixed point with ε to `tol`, or as close as levels come; `room` as in `coarse_root`."""
-    system, refined = equations(problem), None
+    system, refined, parts = equations(problem), None, steps(range(2))
+    next(parts)
     root = coarse_root(system, start, jacobian, room) if root is None else root
+    next(parts)
     if root.converged:  # or a finer level may have its root elsewhere
         with contextlib.suppress(ArithmeticError, np.linalg.LinAlgError):
             refined = refine(system, root, tol)
@@ -391,7 +393,7 @@ def erm_parts(
         ]
 
 
-def ridge_rows(
+def ridge_parts(
     teacher: AnyTeacher,
     estimator: Any,
     alphas: Iterable[float],
@@ -400,8 +402,8 @@ def ridge_rows(
     *,
     target: str = "error",
     drawn: int = 0,
-) -> list[dict[str, Any]]:
-    """Rows of ε against λ at each α, with the best ridge among them (`is_best`).
+) -> Iterator[list[dict[str, Any]]]:
+    """Rows of ε against λ at each α, one by one, the best ridge first (`is_best`).
 
     `target` is that of `optimal_ridge`; with one that is not the error rows have the scores too.
     A line through them that is `drawn` has up to so many ridges more, where it bends.
@@ -412,7 +414,6 @@ def ridge_rows(
     if not student.takes_ridge:
         raise InvalidInput(f"{student.name} takes no ridge: there is nothing to compare")
     values = {float(student.with_ridge(ridge).columns["ridge"]) for ridge in ridges}
-    found = []
     for alpha in (check_alpha(alpha) for alpha in alphas):
         if alpha == 0:
             raise InvalidInput("no ridge is best at alpha 0, where there are no data")
@@ -422,21 +423,20 @@ def ridge_rows(
         rows: list[dict[str, Any]] = []
         todo, most = [best, *sorted(values, reverse=True)], 1 + len(values) + drawn
         while todo:
-            for ridge in steps(todo):
+            for ridge in todo:
                 part = (there := student.with_ridge(ridge)).rows(teacher, [alpha], tol=tol)
                 part = part if target == "error" else with_scores(teacher, there, part)
-                rows += [{**row, "is_best": not rows} for row in part]  # the first one
+                part = [{**row, "is_best": not rows} for row in part]  # the first one
+                rows += part
+                yield part
             above = [row for row in rows if row["ridge"] > 0]
             todo = bends(above, log=True, x="ridge")[: most - len(rows)]
-        found += rows
-    return sorted(found, key=lambda row: (row["alpha"], row["ridge"]))
 
 
 def erm_row(teacher: AnyTeacher, estimator: ERM, point: Any) -> dict[str, Any]:
     """The row of a fixed point."""
     if not estimator.alike(teacher):
         return population_row(teacher, estimator, point)
-    noisy = not teacher.channel.noiseless
     names = ["alpha", "m", "q", "V", "generalisation_error", "uncertainty", "status"]
     names += ["training_error", "training_error_uncertainty"]
     names += ["training_loss", "training_loss_uncertainty"]
@@ -445,5 +445,5 @@ def erm_row(teacher: AnyTeacher, estimator: ERM, point: Any) -> dict[str, Any]:
         **teacher.columns,
         **(estimator.columns if estimator.penalty else {**estimator.columns, "ridge": point.ridge}),
         **{name: getattr(point, name) for name in names},
-        clean_error=point.clean_error if noisy else None,
+        clean_error=None if teacher.channel.noiseless else point.clean_error,
     )

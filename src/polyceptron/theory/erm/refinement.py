@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from polyceptron.display import steps
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import student_quantile
 from polyceptron.theory.erm.coarse_root import Root, even, newton
@@ -27,7 +28,7 @@ _CHANCE = 0.1  # of the change before the last: two levels may agree by chance
 _DOUBT = 4.0  # an average may be off by so many times what the checks of a level are off
 _PULL = 0.25  # of ln τ, by what Q is off: seen were 0.2
 _MANY = 0.1  # of them
-_ROUNDING = 1e-14
+_ROUNDING = 1e-14  # and V times as much of a loss: a proximal point moves by V times f
 # |d ln(training loss)/dθ| is at most 1 for ln V (the proximal point moves by at most its own pull),
 # and 1/2 and 2 for ln q and ln τ (powers of the width of the boundary layer that holds the loss).
 _LOSS_SLOPE = 3.0
@@ -65,24 +66,19 @@ def refine(system: Equations, root: Root, tol: float) -> Refined:
     if system.problem.fields.explicit(system.law(root.theta)) is not None:
         return _exact(system, root)
     levels = _random_levels if system.problem.fields.rule.sampled else _smooth_levels
-    for refined in levels(system, root, tol):
+    for refined in steps(levels(system, root, tol), _MOST_LEVELS, growth=2):
         if refined.uncertainty <= tol:
             break
     return refined
 
 
 def _error(system: Equations, theta: Array) -> float:
-    problem = system.problem
-    return float(error_on_labels(problem.channel, math.exp(theta[0]), problem.n_classes))
+    tau, k = math.exp(theta[0]), system.problem.n_classes
+    return float(error_on_labels(system.problem.channel, tau, k))
 
 
 def _slope(system: Equations, theta: Array) -> float:
     return error_slope(system.problem.channel, math.exp(theta[0]), system.problem.n_classes)
-
-
-def _lost(system: Equations, theta: Array) -> float:
-    """Of a loss by rounding: a proximal point moves by V times f."""
-    return _ROUNDING * (1 + system.law(theta).V)
 
 
 def _moved(system: Equations, level: int, root: Root, tol: float) -> tuple[Root, Averages]:
@@ -104,8 +100,8 @@ def _between(system: Equations, level: int, root: Root) -> Array:
 def _exact(system: Equations, root: Root) -> Refined:
     """Averages in closed form: the root to rounding."""
     root, averages = _moved(system, 0, root, 1e-13)
-    width = np.full(len(root.theta), 1e-12)
-    return Refined(root.theta, averages, width, _error(system, root.theta), 1e-12, 1e-12, 1e-12)
+    width, error = np.full(len(root.theta), 1e-12), _error(system, root.theta)
+    return Refined(root.theta, averages, width, error, 1e-12, 1e-12, 1e-12)
 
 
 def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refined]:
@@ -115,9 +111,8 @@ def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
     last be small by chance, and what the rule sees of its own error.
     """
     rule, loss = system.problem.fields.rule, system.problem.loss
-    left = rule.left
-    if not loss.coordinates.resolved or (rule.follows and loss.scale_free):
-        left = _UNBROKEN_LEFT
+    unbroken = not loss.coordinates.resolved or (rule.follows and loss.scale_free)
+    left = _UNBROKEN_LEFT if unbroken else rule.left
     # The coarse root is known to the digits of its search: the level's own is a step away.
     theta = root.theta + root.step()
     error, before, last, moved_before = _error(system, theta), None, 0.0, 0.0
@@ -152,7 +147,7 @@ def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
         yield Refined(
             new_theta, averages, np.full(len(theta), share * moved + floor), new_error,
             uncertainty + system.problem.channel.accuracy + _ROUNDING,
-            0.2 * abs(turn[0]) + rest * abs(cost) + _lost(system, new_theta),
+            0.2 * abs(turn[0]) + rest * abs(cost) + _ROUNDING * (1 + system.law(new_theta).V),
             abs(turn[1]) + _mistake_slope(mistakes) * (moved + floor) * mistakes + _ROUNDING,
         )  # fmt: skip
         root, moved_before = root._replace(theta=new_theta), moved
@@ -178,7 +173,8 @@ def _random_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
         uncertainty = _slope(system, root.theta) * float(width[0]) + _ROUNDING
         rest, wrong = float(width.max() + size), float(sampled.error.mean())
         spreads = [factor * float(part.std(ddof=1)) for part in (sampled.loss, sampled.error)]
-        spreads[0] += _LOSS_SLOPE * rest * float(sampled.loss.mean()) + _lost(system, root.theta)
+        spreads[0] += _LOSS_SLOPE * rest * float(sampled.loss.mean())
+        spreads[0] += _ROUNDING * (1 + system.law(root.theta).V)
         spreads[1] += _mistake_slope(wrong) * rest * wrong + _ROUNDING
         if level > 0 or uncertainty < _FEW * tol:
             error = _error(system, root.theta)
