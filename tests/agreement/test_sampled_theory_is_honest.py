@@ -64,7 +64,7 @@ def at_effort(monkeypatch, teacher, level, alphas, tol=1e-4, branch="optimal"):
 )
 def test_stated_uncertainty_covers_a_long_run(teacher, last, monkeypatch):
     """Low effort against a much larger one: inside, and not by a wide margin for all."""
-    alphas = np.geomspace(0.2, last, 8)
+    alphas = np.geomspace(0.2, last, 5)
     quick, long = (at_effort(monkeypatch, teacher, level, alphas) for level in (4, 6))
     shares = []
     for a, b in zip(quick, long, strict=True):
@@ -157,7 +157,7 @@ def test_folds_of_single_replicates_lie_higher():
 
 @pytest.mark.slow
 def test_finer_transitions_agree_with_coarser_ones():
-    coarse, fine = (transitions(FIVE, tol=tol) for tol in (3e-2, 6e-3))
+    coarse, fine = (transitions(FIVE, tol=tol) for tol in (3e-2, 1.2e-2))
     assert fine.status == "ok"
     assert 2.394895 < fine.alpha_it < fine.alpha_algo
     assert abs(coarse.alpha_it - fine.alpha_it) < coarse.alpha_it_uncertainty
@@ -169,6 +169,8 @@ def test_continuous_priors_and_noise_work_with_many_classes(monkeypatch):
     (gaussian,) = at_effort(monkeypatch, Teacher(4), 4, [1.0], tol=0.1)
     assert sparse.generalisation_error < gaussian.generalisation_error  # sparsity is knowledge
     for noise in CHANNELS.examples():
+        if noise.noiseless:
+            continue
         (point,) = at_effort(monkeypatch, Teacher(5, "gaussian", noise), 4, [2.0], tol=0.1)
         assert point.status == "ok"
         assert point.generalisation_error >= point.clean_error
