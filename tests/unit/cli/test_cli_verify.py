@@ -28,6 +28,8 @@ def test_everything_holds_on_this_machine(monkeypatch):
     for name in IN_PART:
         group = package.GROUPS[name]
         monkeypatch.setitem(package.GROUPS, name, lambda full, group=group: islice(group(full), 1))
+    runs = package.trace_rows
+    monkeypatch.setattr(package, "trace_rows", lambda *a, **more: runs(*a, **more | {"runs": 4}))
     result = invoke(app, ["verify", "--json"])
     rows = json.loads(result.stdout)
     assert [row["check"] for row in rows if row["verdict"] != "ok"] == []

@@ -71,7 +71,6 @@ def twins(digits):
 @pytest.mark.parametrize(
     ("k", "loss", "ridge"),
     [
-        (3, "square", 0.1),
         (3, "cross-entropy", 1.0),
         (10, "square", 1.0),
         (10, "cross-entropy", 0.3),
@@ -85,17 +84,17 @@ def test_equations_are_exact_for_many_copies_of_the_features(twins, k, loss, rid
     theory = twin.theory(student, n)
     assert (theory.way, theory.status) == ("equations", "ok")
     rng, errors = np.random.default_rng(5), []
-    for _ in range(8):
+    for _ in range(6):
         y = rng.choice(k, n * m + 2000, p=twin.shares)
         x = np.einsum("nab,nmb->nma", roots[y], rng.standard_normal((len(y), m, d)))
         x = (x + twin.means[y][:, None] / math.sqrt(m)).reshape(len(y), m * d)
         fit = pc.fit_erm(x[: n * m], y[: n * m], loss, ridge, intercept=True, tol=1e-4)
         fields = x[n * m :] @ fit.weights / math.sqrt(m * d) + fit.intercepts
         errors.append(np.mean(fields.argmax(1) != y[n * m :]))
-    spread = math.hypot(np.std(errors, ddof=1) / math.sqrt(8), theory.uncertainty / 3)
+    spread = math.hypot(np.std(errors, ddof=1) / math.sqrt(6), theory.uncertainty / 3)
     assert abs(np.mean(errors) - theory.generalisation_error) < 3.5 * spread
-    alone = twin.theory(student, n, way="draws", draws=10)
-    assert alone.words == "10 fits to drawn samples"
+    alone = twin.theory(student, n, way="draws", draws=5)
+    assert alone.words == "5 fits to drawn samples"
     assert alone.generalisation_error == pytest.approx(theory.generalisation_error, rel=0.35)
 
 
