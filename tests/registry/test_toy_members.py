@@ -90,7 +90,7 @@ classes = [2]
 prior = ["toy-prior"]
 sources = ["theory", "erm", "amp"]
 estimators = ["bayes", "toy-loss"]
-ridge = ["optimal"]
+ridge = [0.1]
 alpha = [1.0]
 dimension = [30]
 """

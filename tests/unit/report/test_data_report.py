@@ -270,6 +270,7 @@ def test_the_command_writes_page_and_numbers(folder, monkeypatch, measured):
     monkeypatch.setattr(
         "polyceptron.report.data.data_page.measure", lambda table, **options: measured
     )
+    monkeypatch.setattr("polyceptron.report.data.data_page.draw", lambda measured: [])
     page = folder / "iris.html"
     result = CliRunner().invoke(
         app, ["data", str(folder / "iris.csv"), "--target", "target", "--html", str(page)]

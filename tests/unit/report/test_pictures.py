@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -177,19 +175,13 @@ def test_markup() -> None:
     assert as_plain("*k = 3*, *q_{00}*") == "k = 3, q_00"
 
 
-def shell(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    code = "from polyceptron.cli import main; main()"
-    command = [sys.executable, "-c", code, "plot", *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-
-
 def test_the_shell_draws_tables_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows(ridge=1.0).to_csv(tmp_path / "theory.csv", index=False)
     runs(ridge=1.0).to_csv(tmp_path / "runs.csv", index=False)
-    found = shell("theory.csv", "runs.csv", folder=tmp_path)
-    assert (found.returncode, found.stderr) == (0, "drawn in theory.pdf\n")
-    assert (tmp_path / "theory.pdf").read_bytes().startswith(b"%PDF")
     monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(app, ["plot", "theory.csv", "runs.csv"])
+    assert (found.exit_code, found.stderr) == (0, "drawn in theory.pdf\n")
+    assert (tmp_path / "theory.pdf").read_bytes().startswith(b"%PDF")
     some = ["--where", "estimator=square", "--where", "ridge=1", "--out", "some.svg"]
     assert CliRunner().invoke(app, ["plot", "theory.csv", "runs.csv", *some]).exit_code == 0
     found = CliRunner().invoke(app, ["plot", "runs.csv", "--x", "n_samples"])
