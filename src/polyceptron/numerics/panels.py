@@ -114,7 +114,7 @@ def resolve(function: Callable[[Array], Array], breaks: Array) -> Array:
     """Panels `breaks` (b,) halved until `function`, (n,) → (c, n), is nearly polynomial there."""
     # Ends count: a kink between an end and the first node of Gauss would not be seen.
     nodes = np.clip(0.5 - 0.5 * np.cos(np.linspace(0, np.pi, _PROBE)), _INSIDE, 1 - _INSIDE)
-    basis = _last_coefficients(nodes)
+    basis = _last_coefficients(tuple(nodes))
     done, open_ = [breaks[:1]], np.stack([breaks[:-1], breaks[1:]])
     size: Array | None = None
     for _ in range(20):
@@ -135,9 +135,10 @@ def resolve(function: Callable[[Array], Array], breaks: Array) -> Array:
     return np.unique(np.concatenate(done))
 
 
-def _last_coefficients(nodes: Array) -> Array:
+@lru_cache
+def _last_coefficients(nodes: tuple[float, ...]) -> Array:
     """(2, n): the last two Legendre coefficients of a function on [0, 1] from its values."""
-    basis = np.polynomial.legendre.legvander(2 * nodes - 1, len(nodes) - 1)
+    basis = np.polynomial.legendre.legvander(2 * np.array(nodes) - 1, len(nodes) - 1)
     return np.asarray(np.linalg.inv(basis)[-2:], dtype=float)
 
 
@@ -163,7 +164,7 @@ def smooth_boxes(
     t, w = legendre_rule(order)
     unit = np.stack([g.ravel() for g in np.meshgrid(*[t] * dimension, indexing="ij")], 1)
     weight = np.prod(np.meshgrid(*[w] * dimension, indexing="ij"), 0).ravel()
-    basis = _last_coefficients(t)
+    basis = _last_coefficients(tuple(t))
     nodes, weights, found, total, size = [], [], [], 0, None
     for last in [False] * 15 + [True]:
         x = low[:, None] + width[:, None] * unit

@@ -41,7 +41,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit, log_expit, softmax, wrightomega
@@ -84,7 +84,7 @@ def softmax_curvature(p: Array, p_y: Array, V: Array) -> Array:
     return np.asarray((2 * top * rest + pairs) / (top + rest))
 
 
-def solve_softmax(gap: Array, V: Array) -> tuple[Array, Array]:
+def solve_softmax(gap: Array, V: Array, rounds: int = 100) -> tuple[Array, Array]:
     """ln p_h of the competitors (n, k−1) and u = logit(1 − p_y) (n,), from ω_h − ω_y and V > 0."""
     if gap.shape[1] == 1:
         u = two_class_root(gap[:, 0], V)
@@ -96,7 +96,7 @@ def solve_softmax(gap: Array, V: Array) -> tuple[Array, Array]:
     low = np.minimum(high - 2 * V, u) - 1.0
     high = high + 1e-12 * (1 + np.abs(high))
     u = np.clip(u, low, high)
-    for _ in range(100):
+    for _ in range(rounds):
         e = expit(u)
         softplus = np.logaddexp(0.0, u)
         x = gap - (V * e + softplus - log_V)[:, None]
@@ -298,6 +298,7 @@ class CrossEntropy(Loss):
     name = "cross-entropy"
     solver = "softmax"
     epsilon: float = 0.0
+    rough: ClassVar[dict[str, Any]] = {"rounds": 2}
 
     def _taken(self, y: Any, k: int) -> Array:
         """ε(e_y − 1/k), (n, k), or one row of zeros."""
@@ -325,16 +326,24 @@ class CrossEntropy(Loss):
         np.einsum("nhh->nh", H)[...] += p
         return H
 
-    def denoise(self, omega: Any, y: Any, V: Any) -> tuple[Array, Array]:
+    def denoise(self, omega: Any, y: Any, V: Any, rounds: int = 100) -> tuple[Array, Array]:
         omega, y, V = broadcast(omega, y, V)
         taken, others = self._taken(y, omega.shape[1]), other_classes(y, omega.shape[1])
         omega = omega - V[:, None] * taken
         gap = np.take_along_axis(omega, others, 1) - np.take_along_axis(omega, y[:, None], 1)
-        log_p, u = solve_softmax(gap, V)
+        log_p, u = solve_softmax(gap, V, rounds)
         p, f = np.exp(log_p), np.empty(omega.shape)
         np.put_along_axis(f, others, -p, 1)
         np.put_along_axis(f, y[:, None], expit(u)[:, None], 1)  # 1 − p_y
         return f - taken, softmax_curvature(p, expit(-u), V)
+
+    def relaxed(self, gradient: Array, y: Any, v: Array, right: Array) -> Array:
+        """Sherman and Morrison's, of ∇²ℓ = diag(p) − ppᵀ."""
+        p = gradient - self._taken(y, gradient.shape[1])
+        p[np.arange(len(p)), y] += 1.0
+        a, one = p / (1 + v * p), np.ones(p.shape[1])
+        part = (a * right) @ one / (a @ one)
+        return np.asarray(right - v * a * (right - part[:, None]))
 
     def without_ridge(self) -> Loss | None:
         """Max-margin in direction, wherever the data can be separated."""

@@ -5,8 +5,8 @@ The proximal map of a loss in the metric of V, with class weights c_y, on class 
     h = argmin (h − ω)ᵀV⁻¹(h − ω)/2 + c ℓ(T(h + b), y),     f = V⁻¹(h − ω) = −c Tᵀ∇ℓ
     −∂f = (V + (cH)⁻¹)⁻¹ = (I + cHV)⁻¹ cH,                   H = Tᵀ∇²ℓ T
 
-A smooth loss: chords, u ← u − (I + cVH)⁻¹(u − ω − b − Vf), for all samples at once, with matrices
-at the proximal point of the mean of V or of a law near by; then Newton's method where they do not
+A smooth loss: u ← u − (I + cVH)⁻¹(u − ω − b − Vf), for all samples at once, with a V near by that
+is diagonal in the classes, where a loss has the inverse; Newton's method where that does not
 arrive. A loss with kinks: its own proximal map at the least eigenvalue v of V, alternating with
 steps along V⁻¹(h − ω) (accelerated proximal gradient).
 
@@ -50,8 +50,8 @@ from polyceptron.numerics.panels import truncated_nodes
 Labels = NDArray[np.int64]
 _SEED = 31
 _NEAR = 1e-6  # of the last step, relative to the fields, at points: what is left is less
-_SHORT = 1e-3  # a step that cannot overshoot
-_CHORDS, _NEWTON = 10, 100  # rounds
+_QUICK, _NEWTON = 12, 100  # rounds without matrices, and with them
+_ALIKE = 2.0  # ratio of eigenvalues of two V, up to which one shows the way for the other
 _FINE, _MOST = (1e-10, 1e-7), 3000  # of a proximal gradient's steps: the same, and how many
 _PUSHES = 1e-7  # a force that is not rounding
 _AT_ONCE = 16_384  # points of a teacher's labels
@@ -127,11 +127,10 @@ class MatrixProblem:
 
 
 class MatrixPull(NamedTuple):
-    """u = h + b (n, r), f (n, r), and (I + cVH)⁻¹ (n, r, r) near there, of a smooth loss."""
+    """u = h + b (n, r) and f (n, r)."""
 
     point: Array
     f: Array
-    inverse: Any = None
 
 
 def matrix_pull(
@@ -141,12 +140,11 @@ def matrix_pull(
     V: Array,
     weight: Array,
     start: Array | None = None,
-    inverse: Any = None,
     close: float = 1e-8,
 ) -> MatrixPull:
     """At ω + b (n, r), y (n,), V (r, r), class weights (n,), until steps are `close` to nothing.
 
-    `start` (n, r) and `inverse` are those of a law near by; the latter is updated.
+    `start` (n, r) are the points of a law near by.
     """
     if loss.coordinates.jumps:
         return _kinked_pull(loss, omega, y, V, weight, start)
@@ -161,42 +159,41 @@ def matrix_pull(
         value = weight[rows] * loss.value(u @ T.T, y[rows])
         return np.asarray(0.5 * ((away @ metric) * away).sum(1) + value)
 
-    def slope(u: Array, rows: Any) -> Array:
-        pull = weight[rows, None] * (loss.gradient(u @ T.T, y[rows]) @ T)
-        return np.asarray(u - omega[rows] + pull @ V)
-
     if start is None:
-        prox = loss.prox(omega @ T.T, y, weight * (np.trace(V) / r))
-        start = omega - weight[:, None] * (loss.gradient(prox, y) @ T) @ V
-
-    def inverse_at(u: Array, rows: Any) -> Array:
-        H = weight[rows, None, None] * curvature(loss, u @ T.T, y[rows])
-        return np.linalg.inv((np.eye(r) + V @ H).astype(np.float32))  # it only shows the way
-
-    u, rows = start.copy(), np.arange(n)  # of those that have not arrived
-    if inverse is None:
-        inverse = inverse_at(u, rows)
-    for number in range(_CHORDS + _NEWTON):
-        here, newton = start[rows] if number == _CHORDS else u[rows], number >= _CHORDS
-        if newton:
-            inverse[rows] = inverse_at(here, rows)
-        towards = inverse if len(rows) == n else inverse[rows]
-        step = (towards @ slope(here, rows)[:, :, None].astype(np.float32))[:, :, 0]
-        trial, scale, long = here - step, np.ones(len(here)), np.abs(step).max() > _SHORT
-        before = energy(here, rows) if newton and long else scale
-        for _ in range(50 if newton and long else 0):  # a step that raises the energy is halved
-            poor = ~(energy(trial, rows) <= before + 1e-12 * (1 + np.abs(before)))
-            if not poor.any():
-                break
-            scale[poor] /= 2
-            trial[poor] = here[poor] - scale[poor, None] * step[poor]
-        u[rows] = trial
-        long_step, size = (reduce(np.maximum, np.abs(each).T) for each in (step, trial))
-        rows = rows[~(long_step <= close * (1 + size))]
-        if not len(rows):
+        f = loss.denoise(omega @ T.T, y, weight * (np.trace(V) / r), **loss.rough)[0] @ T
+        start = omega + weight[:, None] * f @ V
+    u, left, like = start.copy(), np.arange(n), _like(V)  # those that have not arrived
+    for number in range(_QUICK + _NEWTON):
+        rows: Any = left if len(left) < n else slice(None)
+        here, own, cost = (start if number == _QUICK else u)[rows], y[rows], weight[rows, None]
+        gradient = loss.gradient(here @ T.T, own)
+        slope = here - omega[rows] + cost * (gradient @ T) @ V
+        if loss.relaxed is not None and like is not None and number < _QUICK:
+            step = loss.relaxed(gradient, own, cost * like, slope @ T.T) @ T
+        else:  # Newton's, halved where it raises the energy
+            A = np.eye(r) + V @ (cost[:, :, None] * curvature(loss, here @ T.T, own))
+            step = np.linalg.solve(A, slope[:, :, None])[:, :, 0]
+            before = energy(here, rows)
+            for _ in range(50):
+                poor = ~(energy(here - step, rows) <= before + 1e-12 * (1 + np.abs(before)))
+                if not poor.any():
+                    break
+                step[poor] /= 2
+        u[rows] = here - step
+        long_step, size = (reduce(np.maximum, np.abs(each).T) for each in (step, u[rows]))
+        left = left[~(long_step <= close * (1 + size))]
+        if not len(left):
             break
-    f = -weight[:, None] * (loss.gradient(u @ T.T, y) @ T)
-    return MatrixPull(u, f, inverse)
+    return MatrixPull(u, -weight[:, None] * (loss.gradient(u @ T.T, y) @ T))
+
+
+def _like(V: Array) -> Array | None:
+    """v (k,) with Tᵀdiag(v)T near V (r, r), where there is one."""
+    k, T = len(V) + 1, difference_basis(len(V) + 1)
+    v = (np.diag(T @ V @ T.T) - np.trace(V) / (k * (k - 1))) / (1 - 2 / k)
+    ratio = np.linalg.eigvals(np.linalg.solve((T.T * np.maximum(v, 1e-9 * v.max())) @ T, V)).real
+    fits = v.min() > 0 and ratio.max() < _ALIKE * ratio.min()
+    return v * (ratio.min() + ratio.max()) / 2 if fits else None
 
 
 def curvature(loss: Loss, fields: Array, y: Labels) -> Array:
@@ -289,10 +286,7 @@ def given_fields(problem: MatrixProblem, law: FieldsOrder) -> tuple[Array, Array
     R, A, E = problem.R, law.A, law.Q[0]
     Q = A @ R @ A.T + E
     slope = R @ A.T @ np.linalg.inv(Q)
-    values, vectors = np.linalg.eigh(R)
-    half = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    inner = half @ A.T @ np.linalg.solve(E, A @ half)
-    C = half @ np.linalg.inv(np.eye(len(R)) + inner) @ half
+    C = np.linalg.solve(np.eye(len(R)) + R @ A.T @ np.linalg.solve(E, A), R)
     return Q, slope, (C + C.T) / 2
 
 
@@ -301,7 +295,7 @@ class MatrixFields:
 
     def __init__(self, problem: MatrixProblem, blocks: list[Block]) -> None:
         self.problem, self.blocks = problem, blocks
-        self.near: list[Any] = [{} for _ in blocks]
+        self.near: list[Any] = [None for _ in blocks]
 
     @classmethod
     def drawn(cls, problem: MatrixProblem, log2: int, replicates: int) -> MatrixFields:
@@ -336,14 +330,15 @@ class MatrixFields:
         if self.blocks[0].zeta is not None:
             B = law.A @ p.R @ inverse
             roots = [root(law.Q[0] + law.A @ (p.R - p.R @ inverse @ p.R) @ law.A.T)]
-        for near, (c, labels, x, w, zeta) in zip(self.near, self.blocks, strict=True):
+        for i, (c, labels, x, w, zeta) in enumerate(self.blocks):
             omega = law.m[c] + law.b + x @ roots[c].T
             if zeta is not None:
                 omega = omega + zeta @ B.T
             y = np.tile(labels, len(w))
             cost = p.weight[y]
-            pull = matrix_pull(p.loss, omega.reshape(-1, r), y, law.V[c], cost, close=_NEAR, **near)
-            near |= {"start": pull.point, "inverse": pull.inverse}
+            at = omega.reshape(-1, r), y, law.V[c], cost, self.near[i], _NEAR
+            pull = matrix_pull(p.loss, *at)
+            self.near[i] = pull.point
             weighted = w[:, :, None] * pull.f.reshape(x.shape)
             m[:, c] += weighted.sum(1)
             Q[:, c] += weighted.swapaxes(1, 2) @ pull.f.reshape(x.shape)

@@ -97,10 +97,9 @@ def _kinks(loss: Loss) -> tuple[float, ...]:
 
 
 class _Law(NamedTuple):
-    """Of one group: m + b, b, V, L⁻¹ of the fields, the density's norm, and z | ω of a teacher."""
+    """Of one group: m + b, V, L⁻¹ of the fields, the density's norm, and z | ω of a teacher."""
 
     shift: Array
-    b: Array
     V: Array
     inverse: Array
     norm: float
@@ -114,7 +113,7 @@ def _law(problem: MatrixProblem, law: FieldsOrder, c: int) -> _Law:
         Q, slope, C = given_fields(problem, law)
     inverse = np.asarray(np.linalg.inv(root(Q)))
     norm = abs(float(np.linalg.det(inverse))) / (2 * math.pi) ** (r / 2)
-    return _Law(law.m[c] + law.b, law.b, law.V[c], inverse, norm, slope, C)
+    return _Law(law.m[c] + law.b, law.V[c], inverse, norm, slope, C)
 
 
 def _values(
@@ -135,8 +134,7 @@ def _values(
     if channel is None or at.slope is None or at.C is None:
         return weight, stiffness, None
     offset = problem.population.offsets @ difference_basis(problem.n_classes)
-    mean = (away + at.shift - at.b) @ at.slope.T + offset
-    found = label_chances(channel, mean, at.C, label, kind)
+    found = label_chances(channel, away @ at.slope.T + offset, at.C, label, kind)
     return weight * found.Z[:, 0], stiffness, weight[:, None] * found.slopes[:, 0]
 
 
@@ -154,11 +152,12 @@ class GraphFields:
         for c in range(len(law.m)):
             at = _law(problem, law, c)
             omega = at.shift + np.linalg.solve(at.inverse, x.T).T
-            for y in range(k) if problem.taught else (c,):
-                weight = float(problem.weight[y])
-                labels = np.full(len(x), y)
-                pull = matrix_pull(loss, omega, labels, at.V, np.full(len(x), weight))
-                t = _coordinates(loss, y, pull.point, pull.f, weight)
+            own = np.arange(k) if problem.taught else np.array([c])
+            labels, all_fields = np.repeat(own, len(x)), np.tile(omega, (len(own), 1))
+            pull = matrix_pull(loss, all_fields, labels, at.V, problem.weight[labels])
+            for y in own.tolist():
+                weight, rows = float(problem.weight[y]), labels == y
+                t = _coordinates(loss, y, pull.point[rows], pull.f[rows], weight)
                 rings = np.stack(np.split(t[:-1], len(radii)))
                 seen = np.concatenate([rings.min(1), rings.max(1), t[-1:]])
                 low, high, kinks = seen.min(0), seen.max(0), np.array(_kinks(loss))

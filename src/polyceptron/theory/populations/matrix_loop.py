@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +36,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 
 from polyceptron.model.populations import Population
 from polyceptron.numerics import Array
+from polyceptron.theory.populations.linear_pull import is_linear, linear_law
 from polyceptron.theory.populations.matrix_fields import (
     FieldsOrder,
     MatrixAverages,
@@ -47,7 +48,6 @@ _DEPTH = 12
 _LONGEST, _CAREFUL = 2.0, 0.7  # of an unknown in a round; of hard margins
 _DAMPED = 0.3  # of a step with covariances in full, whose plain rounds swing up
 _WORSE = 2.0  # a residual is, where a combination of rounds has failed
-_PLAIN = 8  # rounds of many unknowns without memory, from a start that is far off
 _LEFT = 0.1  # of a group outside the nodes
 _FREE = 0.01  # of the directions of weights, at least, that margins leave free
 
@@ -158,7 +158,7 @@ def start(problem: MatrixProblem) -> Array:
     eye = np.eye(r) * s[:, None, None]
     V = max(1 / (p.ridge + 0.25 * p.alpha), 1e-6)
     b = np.log(p.weight * p.population.class_shares) @ T if p.intercept else np.zeros(r)
-    return pack(p, FieldsOrder(0.1 * T, 0.1 * eye, V * eye, b, 0.1 * np.eye(r)))
+    return pack(p, FieldsOrder(0.3 * T, eye, V * eye, b, 0.3 * np.eye(r)))
 
 
 class Solved(NamedTuple):
@@ -179,23 +179,34 @@ def _clipped(step: Array, longest: float) -> Array:
 class Anderson:
     """Memory of steps and residuals, kept from one level of accuracy to the next.
 
-    Many unknowns (points): a longer memory, which waits until steps are short, and shorter steps.
+    Many unknowns (points): a longer memory, and shorter steps.
     """
 
     problem: MatrixProblem
     steps: list[Array] = field(default_factory=list)
     changes: list[Array] = field(default_factory=list)
 
+    @cached_property
+    def linear(self) -> list[FieldsOrder]:
+        """The law, if it is known in closed form."""
+        try:
+            return [linear_law(self.problem)] if is_linear(self.problem) else []
+        except np.linalg.LinAlgError:  # rounding left none
+            return []
+
     def solve(
         self, fields: Fields, theta: Array, *, tol: float, shift: Any = 0.0, max_rounds: int = 200
     ) -> Solved:
         """θ = round(θ) + shift, until a step is below `tol`."""
+        if self.linear:
+            law = self.linear[0]
+            return Solved(law, pack(self.problem, law), fields(law), True, fields)
         before: tuple[Array, Array] | None = None
         many, full = self.problem.sampled, self.problem.population.full_features is not None
         depth, longest = (20, _LONGEST / 2) if many else (min(_DEPTH, len(theta)), _LONGEST)
         longest = min(longest, _CAREFUL) if self.problem.loss.scale_free else longest
         part, converged = _DAMPED if many and full else 1.0, False
-        for number in range(max_rounds):
+        for _ in range(max_rounds):
             law = unpack(self.problem, theta)
             averages = fields(law)
             residual = self.residual(law, averages, theta)
@@ -209,8 +220,7 @@ class Anderson:
                 theta, before = before[0] + _clipped(before[1], longest), None
                 del self.steps[:], self.changes[:]
                 continue
-            far = many and number <= _PLAIN
-            if before is not None and not (far and np.abs(before[1]).max() > _LONGEST):
+            if before is not None:
                 self.steps.append(theta - before[0])
                 self.changes.append(residual - before[1])
                 del self.steps[:-depth], self.changes[:-depth]

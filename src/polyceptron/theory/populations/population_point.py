@@ -26,7 +26,6 @@ from polyceptron.model.populations.population import numbers_text
 from polyceptron.numerics import Array, short_products
 from polyceptron.numerics.estimate import Estimate, student_quantile
 from polyceptron.rows import Status, make_row
-from polyceptron.theory.populations.linear_pull import is_linear, linear_law
 from polyceptron.theory.populations.matrix_fields import (
     FieldsOrder,
     MatrixFields,
@@ -34,7 +33,7 @@ from polyceptron.theory.populations.matrix_fields import (
     given_fields,
 )
 from polyceptron.theory.populations.matrix_graph import LAST_LEVEL, GraphFields
-from polyceptron.theory.populations.matrix_loop import Anderson, Solved, pack, start, unpack
+from polyceptron.theory.populations.matrix_loop import Anderson, Solved, start, unpack
 from polyceptron.theory.populations.scores import (
     FieldsLaw,
     TeacherFields,
@@ -47,7 +46,7 @@ _NO_RIDGE = 1e-9  # stands for 0 where there is a minimum of least norm
 _RIDGES = (1e2, 1e1, 1e0, 1e-1, 1e-2, 1e-3, 1e-4)
 _ROOT, _CLOSE = 1e-10, 1e-3  # of θ, where rules are exact, and of the tolerance
 _REPLICATES = 8
-_FIRST, _ROUNDS = (25, 1), (6, 60)  # placements of the first nodes and rounds; of few points
+_FIRST, _ROUNDS = (25, 1), (8, 60)  # placements of the first nodes and rounds; of few points
 _AGAIN, _OUTSIDE = 4, 5e-3  # placements of a level, as long as the root has so much outside them
 _NEAR = 0.2  # of θ: nodes are still where they should be
 _EASIER = 6  # times a larger ridge on the way to the first root
@@ -56,7 +55,7 @@ _FIRST_POINTS, _ALL_POINTS = 7, 18  # log2, in a replicate of a class; at most, 
 _RARE = math.log(100)  # points without a mistake: how many may have one
 _MORE = (3, 5)  # log2, where few points have no root
 _CORRECTIONS = 10
-_LEFT = 0.03  # of the tolerance, to which the root is found in θ
+_LEFT = 0.05  # of the tolerance, to which the root is found in θ
 _SHARE = 0.05  # of a step, to which the root that it leads to is found
 
 
@@ -232,14 +231,9 @@ def _numbers(
     law = fields_law(problem, solved.law)
     scores = population_scores(law, problem.probabilities, tol, near)
     unknown = Estimate(np.array(math.nan), np.array(math.nan))
-    named = {
-        "generalisation_error": scores.error,
-        "balanced_error": scores.balanced_error,
-        "confusion": scores.confusion,
-        "test_loss": scores.test_loss or unknown,
-        "brier": scores.brier or unknown,
-    }
-    found = {name: (np.asarray(e.value), np.asarray(e.uncertainty)) for name, e in named.items()}
+    names = "error", "balanced_error", "confusion", "test_loss", "brier"
+    found: dict[str, Any] = {n: (*map(np.asarray, getattr(scores, n) or unknown),) for n in names}
+    found["generalisation_error"] = found.pop("error")
     # A loss that acts along (1, …, 1), which no label shows, has a mean that is not known.
     slope = problem.loss.gradient(np.zeros((1, problem.n_classes)), np.zeros(1, dtype=np.int64))
     known = abs(float(slope.sum())) < 1e-8 * (1 + float(np.abs(slope).max()))
@@ -257,22 +251,15 @@ def _settled(
     """At `few` points, or on the coarsest rule with nodes that follow the law; by way of larger
     ridges (fewer samples for hard margins) if need be."""
     p, points = anderson.problem, few is not None
-    if is_linear(p):
-        try:
-            law, found = linear_law(p), True
-        except np.linalg.LinAlgError:
-            law, found = unpack(p, theta), False
-        fields = few or GraphFields(p, law, 0)
-        return Solved(law, pack(p, law), fields(law), found, fields)
     hopeless = points and 0 < deep < _EASIER and p.ridge < _SMALL
     for attempt in range(2):
         for _ in range(0 if hopeless and not attempt else _FIRST[points]):
             fields = few or GraphFields(p, unpack(p, theta), 0)
             solved = anderson.solve(fields, theta, tol=tol, max_rounds=_ROUNDS[points])
             off, theta = np.abs(solved.theta - theta).max(), solved.theta
-            near = points or p.n_classes == 2 or off < _NEAR
-            seen = near and (points or solved.averages.missed < _OUTSIDE)
-            if (solved.converged and seen) or not np.abs(theta).max() < 100:
+            # On a line nodes of a finer rule follow in any case.
+            seen = p.n_classes == 2 or (off < _NEAR and solved.averages.missed < _OUTSIDE)
+            if (solved.converged and (points or seen)) or not np.abs(theta).max() < 100:
                 break
         if attempt or deep == _EASIER or (not hopeless and solved.converged):
             break
@@ -286,7 +273,7 @@ def _settled(
 
 
 def _refined(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoint:
-    anderson, history, linear = Anderson(problem), [], is_linear(problem)
+    anderson, history = Anderson(problem), []
     solved = _settled(anderson, theta, 1e-2)
     first = 1 if problem.n_classes == 2 else 0  # nodes on a line are cheap
     close = _ROOT if first else max(_ROOT, _CLOSE * tol)
@@ -294,10 +281,7 @@ def _refined(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoin
         for again in range(_AGAIN):
             settled = level == again == 0  # at nodes of this level
             fields = solved.fields if settled else GraphFields(problem, solved.law, level)
-            if linear:
-                solved = solved._replace(averages=fields(solved.law))
-            else:
-                solved = anderson.solve(fields, solved.theta, tol=close)
+            solved = anderson.solve(fields, solved.theta, tol=close)
             if solved.converged and solved.averages.missed < _OUTSIDE:
                 break
         if not solved.converged:
@@ -360,7 +344,7 @@ def _sampled(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoin
     rest = tol - left * float(found[0][name][0]) - float(spread[name])
     numbers = {
         name: (value, bar + spread[name] + left * np.abs(value))
-        for name, (value, bar) in _numbers(problem, every[0], max(0.98 * rest, tol / 3)).items()
+        for name, (value, bar) in _numbers(problem, every[0], max(0.995 * rest, tol / 3)).items()
     }
     return _point(problem, every[0], tol, numbers)
 
@@ -377,7 +361,7 @@ def _corrected(
     for _ in range(_CORRECTIONS if solved.converged else 0):
         law, theta, near = solved.law, solved.theta, few(solved.law)
         every = points.replicated(law)
-        if is_linear(anderson.problem):  # points are for the mistakes in training only
+        if anderson.linear:  # points are for the mistakes in training only
             return [solved._replace(averages=each) for each in every]
         base, *steps = (anderson.residual(law, each, theta) for each in (near, *every))
         found: list[Solved] = []

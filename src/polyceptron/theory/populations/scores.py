@@ -113,19 +113,16 @@ class PopulationScores:
     @property
     def columns(self) -> dict[str, Any]:
         """Of a row."""
-        columns = {
-            "generalisation_error": float(self.error.value),
-            "uncertainty": float(self.error.uncertainty),
-            "balanced_error": float(self.balanced_error.value),
-            "balanced_error_uncertainty": float(self.balanced_error.uncertainty),
-            "recall": numbers_text(self.recall.value),
-            "confusion": numbers_text(self.confusion.value),
-        }
-        if self.test_loss is not None and self.brier is not None:
-            names = "test_loss", "test_loss_uncertainty", "brier"
-            values = map(float, (*self.test_loss, self.brier.value))
-            columns |= dict(zip(names, values, strict=True))
-        return columns
+        scored = {"generalisation_error": self.error, "balanced_error": self.balanced_error}
+        scored |= {} if self.test_loss is None else {"test_loss": self.test_loss}
+        columns: dict[str, Any] = {}
+        for name, (value, spread) in scored.items():
+            bar = f"{name}_uncertainty".removeprefix("generalisation_error_")
+            columns |= {name: float(value), bar: float(spread)}
+        if self.brier is not None:
+            columns["brier"] = float(self.brier.value)
+        shown = {"recall": self.recall, "confusion": self.confusion}
+        return columns | {name: numbers_text(each.value) for name, each in shown.items()}
 
 
 def population_scores(
@@ -177,6 +174,7 @@ def leading_nodes(law: FieldsLaw) -> tuple[Array, Array, Array]:
     law = replace(law, Q=_lifted(law.Q))
     for leader, fields, weight, truth in _sampled(law, max(_BIN_POINTS - k, 7)):
         order = np.argsort(np.arange(k) != leader, kind="stable")
+        truth = np.broadcast_to(truth, fields.shape)
         both = [each[:, order].reshape(*weight.shape, k) for each in (fields, truth)]
         found.append((both[0], weight, both[1]))
     fields, weight, truth = (np.concatenate(each, 1) for each in zip(*found, strict=True))
@@ -192,7 +190,7 @@ def _lifted(covariance: Array) -> Array:
     return (vectors * np.maximum(values, least)[..., None, :]) @ vectors.swapaxes(-1, -2)
 
 
-# Where p leads: p, fields (n, k) up to a shift, weights (R, n/R) and Z (n, k).
+# Where p leads: p, fields (n, k) up to a shift, weights (R, n/R) and Z (n, k), or one row for all.
 _Part = tuple[int, Array, Array, Array]
 
 
@@ -220,7 +218,7 @@ def _panels(law: FieldsLaw, order: int) -> Iterator[_Part]:
             A = class_gaps(k, p)
             nodes = panel_nodes(mean, covariance, lines + _label_lines(law, c, A), order)
             if law.teacher is None:
-                truth = np.broadcast_to(np.eye(k)[c], (len(nodes.points), k))
+                truth = np.eye(k)[[c]]
             else:
                 at = np.linalg.solve(A, nodes.points.T).T - law.b
                 slope, rest = _given(law, c)
@@ -280,7 +278,6 @@ def _sampled(
             if smooth:
                 back = np.linalg.solve(class_gaps(k, leader), points.T).T - law.b
                 truth = drawn_chances(law, 0, back, u[..., r:])
-            truth = np.broadcast_to(truth, (len(points), k))
             yield leader, np.insert(-points[:, :r], leader, 0.0, axis=1), weight, truth
 
 
@@ -300,17 +297,19 @@ def _average(
     law: FieldsLaw, parts: Iterator[_Part], probabilities: Probabilities | None
 ) -> tuple[Array, Array | None]:
     """P(label, predicted) (R, k, k), and test loss and Brier score (R, 2), of R replicates."""
-    k, confusion, sums = law.n_classes, 0.0, 0.0
+    k, confusion, sums = law.n_classes, np.zeros(()), np.zeros(())
     for leader, fields, weight, truth in parts:
-        each = (weight.reshape(-1, 1) * truth).reshape(*weight.shape, k).sum(1)
+        every = np.broadcast_to(truth, fields.shape).reshape(*weight.shape, k)
+        each = np.einsum("rn,rnk->rk", weight, every)
         confusion = confusion + each[:, :, None] * (np.arange(k) == leader)
         if probabilities is not None:
             P = probabilities(fields)
-            loss = -(truth * np.log(np.maximum(P, 1e-300))).sum(1)
-            brier = (P * P).sum(1) - 2 * (truth * P).sum(1) + 1
-            both = np.stack([loss, brier], 1).reshape(*weight.shape, 2)
-            sums = sums + (weight[:, :, None] * both).sum(1)
-    return confusion, None if probabilities is None else sums  # type: ignore[return-value]
+            seen = truth.any(0)  # labels
+            loss = -(truth[:, seen] * np.log(np.maximum(P[:, seen], 1e-300))).sum(1)
+            brier = np.einsum("nk,nk->n", P, P - 2 * truth) + 1
+            both = [np.einsum("rn,rn->r", weight, x.reshape(weight.shape)) for x in (loss, brier)]
+            sums = sums + np.stack(both, 1)
+    return confusion, None if probabilities is None else sums
 
 
 def _closed_confusion(law: FieldsLaw) -> Array | None:
