@@ -1,6 +1,5 @@
 """Every public name is documented with parameters and an example, and every example runs."""
 
-import ast
 import doctest
 import importlib
 import inspect
@@ -74,7 +73,7 @@ def test_no_file_and_no_public_function_has_the_name_of_another():
     assert len({path.name for path in files}) == len(files)
     homes = {}
     for path in (path for path in files if "cli" not in path.parts):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                homes.setdefault(node.name, set()).add(path.name)
+        for name in re.findall(r"^def ([a-z]\w*)", path.read_text(encoding="utf-8"), re.M):
+            homes.setdefault(name, set()).add(path.name)
+    assert len(homes) > 300
     assert [name for name, places in homes.items() if len(places) > 1] == []

@@ -93,7 +93,7 @@ def test_cancel_stops_the_process_at_once_and_keeps_what_is_there(work: WorkQueu
 def test_a_simulation_that_takes_too_long_is_stopped_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(work_queue.LIMITS, work_queue.SIMULATION, (0.5, "choose fewer runs"))
+    monkeypatch.setitem(work_queue.LIMITS, work_queue.SIMULATION, (0.1, "choose fewer runs"))
     work = WorkQueue()
     one = started(work, LONG)
     until(lambda: one.complete)
