@@ -28,7 +28,7 @@ _CHANCE = 0.1  # of the change before the last: two levels may agree by chance
 _DOUBT = 4.0  # an average may be off by so many times what the checks of a level are off
 _PULL = 0.25  # of ln τ, by what Q is off: seen were 0.2
 _MANY = 0.1  # of them
-_ROUNDING = 1e-14  # and V times as much of a loss: a proximal point moves by V times f
+_ROUNDING = 1e-14  # and kV/2 times as much of a loss: in each class prox moves a field by Vf
 # |d ln(training loss)/dθ| is at most 1 for ln V (the proximal point moves by at most its own pull),
 # and 1/2 and 2 for ln q and ln τ (powers of the width of the boundary layer that holds the loss).
 _LOSS_SLOPE = 3.0
@@ -110,7 +110,7 @@ def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
     What is left is a share of the last difference of two levels, or of the one before, should the
     last be small by chance, and what the rule sees of its own error.
     """
-    rule, loss = system.problem.fields.rule, system.problem.loss
+    rule, loss, k = system.problem.fields.rule, system.problem.loss, system.problem.n_classes
     unbroken = not loss.coordinates.resolved or (rule.follows and loss.scale_free)
     left = _UNBROKEN_LEFT if unbroken else rule.left
     # The coarse root is known to the digits of its search: the level's own is a step away.
@@ -137,17 +137,18 @@ def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
         if rule.follows and not loss.scale_free:
             # Where pulling samples are missed a level is no better than the step to it, or the one
             # before, should the last be small by chance; where many are, two may miss the same.
-            missed = averages.missed(system.problem.n_classes - 1)
+            missed = averages.missed(k - 1)
             floor += min(_PULL * missed, max(moved, moved_before) + (missed > _MANY))
         share = left if last or not rule.follows else _ALONE  # one difference shows no rate
         uncertainty = share * max(change, _CHANCE * last) + slope * floor
         cost, mistakes = float(averages.loss[0]), float(averages.error[0])
+        V = system.law(root.theta).V
         turn = (0.0, 0.0) if before is None else (cost - before[0], mistakes - before[1])
         rest = _LOSS_SLOPE * moved + rule.loss_floor * floor
         yield Refined(
             new_theta, averages, np.full(len(theta), share * moved + floor), new_error,
             uncertainty + system.problem.channel.accuracy + _ROUNDING,
-            0.2 * abs(turn[0]) + rest * abs(cost) + _ROUNDING * (1 + system.law(new_theta).V),
+            0.2 * abs(turn[0]) + rest * abs(cost) + _ROUNDING * (1 + k / 2 * V),
             abs(turn[1]) + _mistake_slope(mistakes) * (moved + floor) * mistakes + _ROUNDING,
         )  # fmt: skip
         root, moved_before = root._replace(theta=new_theta), moved
@@ -174,7 +175,7 @@ def _random_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
         rest, wrong = float(width.max() + size), float(sampled.error.mean())
         spreads = [factor * float(part.std(ddof=1)) for part in (sampled.loss, sampled.error)]
         spreads[0] += _LOSS_SLOPE * rest * float(sampled.loss.mean())
-        spreads[0] += _ROUNDING * (1 + system.law(root.theta).V)
+        spreads[0] += _ROUNDING * (1 + system.problem.n_classes / 2 * system.law(root.theta).V)
         spreads[1] += _mistake_slope(wrong) * rest * wrong + _ROUNDING
         if level > 0 or uncertainty < _FEW * tol:
             error = _error(system, root.theta)
