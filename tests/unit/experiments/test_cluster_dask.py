@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -42,55 +40,6 @@ instances = 2
 """
 
 
-class Forked:
-    """A process that is forked where everything is imported: most would only import it again."""
-
-    def __init__(self, work: Callable[..., None], *arguments: Any) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["distributed.cli.dask_worker", "sweep_fakes", *NEEDED])
-        reader, writer = context.Pipe(duplex=False)
-        self.process = context.Process(target=forked, args=(writer, work, *arguments))
-        self.process.start()
-        writer.close()
-        self.output = os.fdopen(os.dup(reader.fileno()))
-        self.limit = threading.Timer(300, self.process.kill)  # no test may hang
-        self.limit.start()
-
-    def poll(self) -> int | None:
-        return self.process.exitcode
-
-    def kill(self) -> None:
-        self.process.kill()
-
-    def wait(self) -> tuple[str, int | None]:
-        """What it had still to say, and its exit code."""
-        rest = self.output.read() if not self.output.closed else ""
-        self.output.close()
-        self.process.join()
-        self.limit.cancel()
-        return rest, self.process.exitcode
-
-
-NEEDED = ["pandas", "polyceptron.algorithms.erm_classifier", "polyceptron.experiments.sweep"]
-
-
-def forked(writer: Any, work: Callable[..., None], *arguments: Any) -> None:
-    """Both streams to the pipe."""
-    for stream in (1, 2):
-        os.dup2(writer.fileno(), stream)
-    writer.close()
-    work(*arguments)
-
-
-def serve(kind: str, *arguments: str) -> None:
-    import_module(f"distributed.cli.dask_{kind}").main(["--no-dashboard", *arguments])
-
-
-def sweep_of(*arguments: str) -> None:
-    sys.argv = [fakes.__file__, *arguments]
-    fakes.main()
-
-
 class Cluster:
     """A scheduler and two single-threaded workers on the loopback address."""
 
@@ -100,24 +49,36 @@ class Cluster:
             port = free.getsockname()[1]
         self.address = f"tcp://127.0.0.1:{port}"
         self.folder = folder
-        self.scheduler = Forked(serve, "scheduler", "--host", "127.0.0.1", "--port", str(port))
-        self.processes = [self.scheduler]
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.scheduler = self.start("scheduler", "--host", "127.0.0.1", "--port", str(port))
         self.workers = [self.start_worker() for _ in range(2)]
 
-    def start_worker(self) -> Forked:
+    def start_worker(self) -> subprocess.Popen[bytes]:
         options = ("--nthreads", "1", "--no-nanny", "--death-timeout", "120")
-        folder = ("--local-directory", str(self.folder))
-        self.processes.append(Forked(serve, "worker", self.address, *options, *folder))
-        return self.processes[-1]
+        return self.start("worker", self.address, *options, "--local-directory", str(self.folder))
 
     def replace_dead_worker(self) -> None:
         """The first one, which was killed."""
         self.processes.remove(self.workers[0])
         self.workers[0] = self.start_worker()
 
+    def start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
+        paths = os.pathsep.join(str(Path(m.__file__).parents[i]) for m, i in ((fakes, 0), (pc, 1)))
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", "--no-dashboard"]
+        with (self.folder / f"{kind}-{len(self.processes)}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [*command, *arguments],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": paths},
+            )
+        self.processes.append(process)
+        return process
+
     def stop(self) -> None:
         for process in reversed(self.processes):
-            process.kill()
+            if process.poll() is None:
+                process.kill()
             process.wait()
 
 
@@ -127,7 +88,7 @@ def stored(path: Path) -> list[dict[str, Any]]:
         return list(store.records())
 
 
-def kill_at(process: Forked, rows: int, seen: list[int]) -> Any:
+def kill_at(process: subprocess.Popen[bytes], rows: int, seen: list[int]) -> Any:
     """A listener that kills a process once this many rows are on the disk."""
 
     def listen(now: Progress) -> None:
@@ -145,8 +106,6 @@ def test_fits_and_sweeps_and_every_kind_of_death(
 ) -> None:
     """One cluster serves all steps: starting it is most of the cost."""
     monkeypatch.chdir(tmp_path)
-    paths = os.pathsep.join(str(Path(m.__file__).parents[i]) for m, i in ((fakes, 0), (pc, 1)))
-    monkeypatch.setenv("PYTHONPATH", paths)
     monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING", "False")
     cluster = Cluster(tmp_path)
     try:
@@ -166,14 +125,19 @@ def make_folder(path: Path) -> Path:
 
 def a_stopped_sweep_leaves_the_cluster_usable(cluster: Cluster, tmp_path: Path) -> None:
     spec, path = fakes.write_spec(tmp_path, instances=15), tmp_path / "runs.sqlite"
-    sweep = Forked(sweep_of, str(spec), str(path), "slow", "0", cluster.address)
-    for line in sweep.output:
+    program = [sys.executable, fakes.__file__, str(spec), str(path), "slow", "0", cluster.address]
+    sweep = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    killer = threading.Timer(300, sweep.kill)
+    killer.start()
+    assert sweep.stdout is not None
+    for line in sweep.stdout:
         if line.startswith("ack ") and int(line.split()[1]) >= 10:
             break
-    os.kill(sweep.process.pid, signal.SIGINT)
-    said, code = sweep.wait()
-    assert code == 130
-    assert "Traceback" not in said
+    sweep.send_signal(signal.SIGINT)
+    _, err = sweep.communicate()
+    killer.cancel()
+    assert sweep.returncode == 130
+    assert "Traceback" not in err
     done = len(stored(path))
     assert 10 <= done < 64
     report = run_sweep(spec, path, cluster=cluster.address, runner=fakes.draw)
@@ -183,21 +147,26 @@ def a_stopped_sweep_leaves_the_cluster_usable(cluster: Cluster, tmp_path: Path) 
 def a_killed_sweep_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
     """SIGKILL of the process that writes, twice, on one cluster; it serves the next run."""
     spec, path = fakes.write_spec(tmp_path, instances=12), tmp_path / "runs.sqlite"
+    program = [sys.executable, fakes.__file__, str(spec), str(path), "slow", "0", cluster.address]
     moments = random.Random()
     acknowledged = 0
     for _ in range(2):
-        sweep = Forked(sweep_of, str(spec), str(path), "slow", "0", cluster.address)
+        sweep = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        limit = threading.Timer(300, sweep.kill)
+        limit.start()
+        assert sweep.stdout is not None
         enough = acknowledged + moments.randint(1, 10)
-        for line in sweep.output:
+        for line in sweep.stdout:
             if line.startswith("ack "):
                 acknowledged = int(line.split()[1])
             if acknowledged >= enough:
                 break
         time.sleep(moments.uniform(0.0, 0.05))
         sweep.kill()
-        said, code = sweep.wait()
-        assert code == -signal.SIGKILL, said
-        for line in said.splitlines():  # what it had said before the kill
+        out, err = sweep.communicate()
+        limit.cancel()
+        assert sweep.returncode == -signal.SIGKILL, err
+        for line in out.splitlines():  # what it had said before the kill
             if line.startswith("ack "):
                 acknowledged = max(acknowledged, int(line.split()[1]))
         assert acknowledged <= len(stored(path)) < 52
