@@ -5,9 +5,12 @@ import tracemalloc
 import numpy as np
 import pytest
 from scipy.special import softmax
+from sklearn.model_selection import StratifiedKFold
 
 from polyceptron.algorithms.erm import many_classes
 from polyceptron.algorithms.erm.fit import fit_erm, fit_erm_path
+from polyceptron.algorithms.erm_classifier import ERMClassifier
+from polyceptron.model import Teacher
 
 K = 30
 
@@ -82,6 +85,27 @@ def test_it_is_the_minimiser_of_the_other_way_within_both_bounds(data, monkeypat
         assert apart <= fit.distance_bound + other.distance_bound
         assert fit.training_loss == pytest.approx(other.training_loss, rel=1e-5)
         assert fit.distance_bound > 1e-9 * np.linalg.norm(fit.weights)  # no more than asked for
+
+
+def test_rare_classes_have_certified_intercepts():
+    """Σ‖H‖‖x‖² in place of ‖X‖² hid ten times what rounding does."""
+    X, y, _ = Teacher(60, noise="gaussian:0.5").sample(600, 20, seed=0)
+    fit = fit_erm(X, np.unique(y, return_inverse=True)[1], ridge=1e-3, intercept=True)
+    assert fit.status == "ok"
+    assert fit.distance_bound < 1e-8 * np.linalg.norm(fit.weights)
+
+
+@pytest.mark.filterwarnings("ignore:the best ridge")
+def test_loose_fits_of_folds_score_as_refits(data):
+    """Scaling and fit see the training rows only; ridges are told apart as by tight fits."""
+    X, y = data
+    splits = list(StratifiedKFold(3, shuffle=True, random_state=0).split(X, y))[:2]
+    found = ERMClassifier(ridges=[1.0, 0.03], cv=splits, scaling="standard", tol=1e-2).fit(X, y)
+    for i, ridge in enumerate(found.path_["ridge"]):
+        given = ERMClassifier(ridge=ridge, tol=1e-3)
+        p = [given.fit(X[a], y[a]).predict_proba(X[b])[range(b.size), y[b]] for a, b in splits]
+        off = found.path_["score"][i] + np.log(np.concatenate(p)).mean()
+        assert abs(off) < 0.2 * found.path_["standard_error"][i]
 
 
 def test_features_of_no_use_have_the_weights_0():

@@ -10,7 +10,8 @@ somewhere else on the way (softmax: while fields move by less than ln 2/√2, by
 
     λp² + ½ Σ_μ ‖x̂_μ·u + v‖²_{H_μ} ≤ T,     ‖v‖ √μ ≤ (Σ_μ ‖v‖²_{H_μ})^½ ≤ √(2T) + √S p,
 
-u and v being the differences themselves, μ the least eigenvalue of Σ H_μ and S = Σ ‖H_μ‖‖x̂_μ‖².
+u and v being the differences themselves, μ the least eigenvalue of Σ H_μ and S = Σ ‖H_μ‖‖x̂_μ‖² or
+L‖X/√d‖² if less, with L the largest curvature of the loss (found out where classes are many).
 Fields that are off by δ_μ change the left side by no more than 2(Σ‖δ_μ‖²_{H_μ})^½ times the root of
 its sum, so that with ¼ in place of ½ it is not above T + E, E = 4 Σ ‖H_μ‖δ_μ². Hence p ≤ A√(T + E)
 and q ≤ B√(T + E) with A = λ^−½ and B = (2 + (S/λ)^½) μ^−½, and √(T + E) ≤ GA + gB + √E.
@@ -32,6 +33,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 
 _FAR = 30.0  # deviations of a feature's mean, up to which products may be centred instead of rows
+_MANY = 16  # class differences beside which a few products with one vector cost little
 _NEAR = 0.1  # up to which nothing is gained by it
 
 
@@ -82,9 +84,12 @@ def certificate(
     curvature, column = total(), intercept.column
     least = np.linalg.eigvalsh(curvature)[:, 0] - 1e-14 * np.einsum("lii->l", curvature)
     squares = np.maximum(design.row_norms**2 - column**2, 0.0)
+    loud = np.sqrt(stiffness @ squares)
+    if smoothness is not None and len(curvature[0]) >= _MANY:
+        loud = np.minimum(loud, math.sqrt(smoothness) * design.stretch)
     with np.errstate(divide="ignore", invalid="ignore"):
         A = ridges**-0.5
-        B = (2 + np.sqrt(stiffness @ squares) * A) / np.sqrt(np.maximum(least, 0.0))
+        B = (2 + loud * A) / np.sqrt(np.maximum(least, 0.0))
         root = (norms(G[..., :-1]) + rest) * A + (norms(G[..., -1:]) + rest) / column * B
         root += 2 * np.sqrt((stiffness * off**2).sum(1))
         p, q = A * root, B * root
