@@ -93,7 +93,7 @@ def check_readable(path: str | Path, what: str) -> None:
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
-        raise InvalidInput(f"there is no {what} {name!r}") from None
+        raise InvalidInput(f"cannot read the {what} {name!r}: there is no such file") from None
     except (OSError, ValueError) as error:
         raise InvalidInput(f"cannot read the {what} {name!r}: {_reason(error)}") from None
     if not stat.S_ISREG(mode):

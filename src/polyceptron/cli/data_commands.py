@@ -188,6 +188,10 @@ def _check_weights_file(
 ) -> None:
     if out.suffix != ".npy":
         raise InvalidInput(f"weights are written as .npy, got --out {str(out)!r}")
+    given = {"the samples": data, "the labels": labels}
+    absent = [f"{what} {str(p)!r}" for what, p in given.items() if p and not p.exists()]
+    if absent:
+        raise InvalidInput(f"cannot read {' and '.join(absent)}: there is no such file")
     beside = out.with_suffix(".json")
     check_outputs(out, beside, checkpoint, inputs=[data, labels, features])
 

@@ -64,8 +64,6 @@ def open_samples(path: str | Path) -> Any:
             raise InvalidInput(
                 f"{str(path)!r} is no sparse matrix of scipy, or a damaged one: {error}"
             ) from None
-    if not place.exists():
-        raise InvalidInput(f"there are no samples {str(path)!r}")
     try:
         if ending == ".zarr":
             return import_module("dask.array").from_zarr(str(place))

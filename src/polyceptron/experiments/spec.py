@@ -280,10 +280,10 @@ def load_spec(path: str | Path) -> SweepSpec:
 
     Examples
     --------
-    >>> load_spec("nowhere.toml")
+    >>> load_spec("none.toml")
     Traceback (most recent call last):
         ...
-    polyceptron.errors.InvalidInput: there is no sweep file 'nowhere.toml'
+    polyceptron.errors.InvalidInput: cannot read the sweep file 'none.toml': there is no such file
     """
     return parse_spec(read_text(path, "sweep file"), name=Path(path).name)
 

@@ -102,6 +102,7 @@ def test_bad_files_are_a_sentence_and_nothing_is_written(folder):
     os.truncate("cut.npy", 128 + 160 * 200)
     np.save("hole.npy", np.where(np.arange(300)[:, None] == 77, np.nan, X))
     (folder / "text.npy").write_text("no array")
+    (folder / "X.csv").write_text("1,2")
     np.save("objects.npy", np.array([{}], dtype=object))
     for name, message in [
         ("whole.npy", "memory map of int16 entries, rows 0 to 299"),
@@ -109,13 +110,15 @@ def test_bad_files_are_a_sentence_and_nothing_is_written(folder):
         ("hole.npy", "row 77 has NaN.*block of rows 0 to 299"),
         ("text.npy", "is no array of numpy"),
         ("objects.npy", "is no array of numpy"),
-        ("nothing.npy", "there is no samples"),
+        ("nothing.npy", "cannot read the samples"),
         ("X.csv", "must end in .npy, .npz, .zarr, .parquet"),
     ]:
         for command in (("fit",), ("amp",), ("fit", "--standardise")):
             sentence = refused(*command, "--data", name, "--labels", "y.npy")
             assert re.search(message, sentence), sentence
     assert "one label for each of the 300" in refused("fit", *FILES[:3], "short.npy")
+    both = refused("fit", "--data", "a.npy", "--labels", "b.npy")
+    assert "the samples 'a.npy' and the labels 'b.npy': there is no such file" in both
     assert "--data and --labels go together" in refused("amp", "--labels", "y.npy")
     assert "does not exist" in refused("fit", *FILES, "--out", "a/b.npy")
     assert "written as .npy" in refused("fit", *FILES, "--out", "w.txt")

@@ -144,7 +144,7 @@ def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path, spoil: objec
 
 def test_a_missing_store_or_folder_is_a_sentence(tmp_path: Path) -> None:
     spec = fakes.write_spec(tmp_path, instances=1)
-    with pytest.raises(InvalidInput, match="there is no store"):
+    with pytest.raises(InvalidInput, match=r"read the store .*: there is no such file"):
         Store(tmp_path / "nothing.sqlite")
     with pytest.raises(InvalidInput, match="does not exist"):
         run_sweep(spec, tmp_path / "nowhere" / "runs.sqlite", runner=fakes.draw)
