@@ -40,7 +40,7 @@ from polyceptron.model.losses import Loss
 from polyceptron.numerics import Array
 
 SCALINGS = ("auto", "standard", "global", "none")
-_ALIKE = 1.001  # ratio of deviations up to which one scale is all scales
+_ALIKE = 1.2  # ratio of deviations up to which one scale is all scales
 _ONE_UNIT = 0.9  # of the largest value, that half of the features of one unit have
 
 
@@ -87,8 +87,8 @@ class Scaling:
     def kinds(asked: str, moments: ColumnMoments) -> list[str]:
         """What 'auto' chooses from, the one that needs no proof first.
 
-        One kind where all features have the same deviation. Where half of them have nearly the same
-        largest value, as pixels do, they have one unit, and so one scale.
+        One kind where all features have about the same deviation. Where half of them have nearly
+        the same largest value, as pixels do, they have one unit, and so one scale.
         """
         spread, most = moments.deviation, moments.largest
         if asked != "auto" or spread.max() <= _ALIKE * spread.min():

@@ -43,6 +43,7 @@ from polyceptron.algorithms.data_checks import Labels, Samples
 from polyceptron.algorithms.design import Design, weights_or_ones
 from polyceptron.algorithms.erm import newton
 from polyceptron.algorithms.erm.erm_fit import through_nearest
+from polyceptron.algorithms.erm.many_classes import MANY
 from polyceptron.algorithms.erm.objectives import objective_of
 from polyceptron.algorithms.stored_designs import ArrayDesign
 from polyceptron.errors import InvalidInput
@@ -445,7 +446,8 @@ class Walk:
         self, search: Search, design: Design, weights: Any, shares: Array, ends: tuple[float, float]
     ) -> None:
         _, y, k = search.samples
-        objective = objective_of(search.loss, y, k, weights)
+        many = k >= MANY and (k - 1) * design.dimension > DENSE
+        objective = objective_of(search.loss, y, k, weights, whole=many)
         self.design, self.objective, self.shares = design, objective, shares
         self.enough, self.loose = ends
         r, d = objective.basis.shape[1], design.dimension
@@ -466,7 +468,7 @@ class Walk:
         t = math.log(ridge)
         U = through_nearest(self.past, t, 3) if self.past else np.zeros_like(self.U)
         Z = design.fields(U)
-        here = objective.evaluate(Z)
+        here = objective.evaluate(Z.copy())
         for _ in range(60):
             G = design.back(here.residual) + pull * U
             if not G.any(axis=(1, 2)).all():

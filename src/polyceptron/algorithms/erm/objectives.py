@@ -36,6 +36,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy.sparse import eye_array
 
 from polyceptron.algorithms.data_checks import Labels, class_coordinates
 from polyceptron.algorithms.design import Design, Inner, weights_or_ones
@@ -68,9 +69,9 @@ class Objective(ABC):
 
     smoothness: float | None = None  # a bound on the curvature of ℓ, if there is one
 
-    def __init__(self, y: Labels, basis: Array, weights: Array | None = None) -> None:
+    def __init__(self, y: Labels, basis: Any, weights: Array | None = None) -> None:
         self.y, self.basis, self.weights = y, basis, weights
-        self.numbers = y.size * len(basis)  # that a problem holds
+        self.numbers = y.size * basis.shape[0]  # that a problem holds
 
     def take(self, chosen: Any) -> Self:
         """The problems picked by a mask or an index array."""
@@ -150,7 +151,7 @@ class SoftmaxObjective(Objective):
     """
 
     def __init__(self, y: Labels, k: int, weights: Array | None = None, whole: bool = False):
-        super().__init__(y, np.eye(k) if whole else difference_basis(k), weights)
+        super().__init__(y, eye_array(k) if whole else difference_basis(k), weights)
         self._own, self.whole = own_places(y), whole
         self.smoothness = 0.5 if weights is None else 0.5 * float(weights.max())
 
@@ -359,10 +360,12 @@ def lengths(part: AnyArray) -> AnyArray:
     return np.sqrt(np.einsum("lrn,lrn->ln", part, part))
 
 
-def objective_of(loss: Loss, y: Labels, n_classes: int, weights: Array | None) -> Objective:
+def objective_of(
+    loss: Loss, y: Labels, n_classes: int, weights: Array | None, whole: bool
+) -> Objective:
     """The sum over samples that a fit of the loss minimises."""
     if loss.solver == "softmax":
-        return SoftmaxObjective(y, n_classes, weights)
+        return SoftmaxObjective(y, n_classes, weights, whole)
     return LossObjective(loss, y, n_classes, weights)
 
 
