@@ -53,7 +53,7 @@ _LOOSE, _POLISHED = 1e-3, 4  # tolerance on the way to it, and steps after that
 _ROWS = 15  # about as many as it takes to find an α
 # The status of an estimator that never errs so little, and of one that is refused.
 OUT_OF_REACH, NO_THEORY = "out of reach", "no theory"
-_MARGINLESS, _NARROW = 1e-3, 0.1  # of α_s: so close to it max-margin is not asked; by matrices
+_MARGINLESS = {2: 1e-3, 3: 0.02}  # of α_s: so close to it max-margin is not asked; by matrices
 _SHORTEST = 0.01  # step of ln α towards where a curve ends
 
 
@@ -264,12 +264,12 @@ def plan(
     student = as_estimator(estimator)
     jumps = student.jumps(teacher)
     if not jumps:
-        short = _MARGINLESS if teacher.symmetric or teacher.n_classes == 2 else _NARROW
+        short = _MARGINLESS.get(2 if teacher.symmetric else teacher.n_classes, 0.1)
         top = min(LARGEST_ALPHA, (1 - short) * student.largest_alpha(teacher))
         bottom = SMALLEST_ALPHA if teacher.symmetric or top <= _FEW else _FEW
         alike = teacher.symmetric and teacher.prior.gaussian
         if alike and not (student.branches or student.explicit):
-            bottom = min(plan(teacher, error, "bayes").alpha * (1 - _MARGINLESS), top)
+            bottom = min(plan(teacher, error, "bayes").alpha * (1 - _MARGINLESS[2]), top)
         found = _answer(teacher, student, error, None, d, (bottom, top))
         return replace(found, algorithm=found) if student.branches else found
     best, reached = (_answer(teacher, student, error, jump, d) for jump in jumps)

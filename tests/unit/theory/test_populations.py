@@ -31,7 +31,7 @@ def test_biased_teacher_reference(biased):
 
 def test_confusion_is_an_orthant_of_both_fields(biased):
     law, T = biased.law, difference_basis(3)
-    joint = np.block([[law.Q[0], law.M], [law.M.T, law.R]])
+    joint = np.block([[law.Q[0], law.M], [law.M.T, law.teacher.covariance]])
     mean = np.concatenate([law.b, T.T @ [0, -0.5, -1]])
     for label, predicted in ((0, 0), (2, 2), (2, 0)):
         ways = np.zeros((4, 4))
@@ -234,8 +234,9 @@ def test_logistic_likelihood_with_intercept(theta, mu, sigma, intercept):
     shift = theta / (2 * slope)
     teacher = pc.Teacher(2, noise=f"softmax:{slope!r}", biases=(shift, -shift))
     law = pc.erm_fixed_point(teacher, pc.ERM("cross-entropy", 0, intercept=True), 5.0).law
-    along = law.M[0, 0] / law.R[0, 0]
-    across = law.Q[0, 0, 0] - along**2 * law.R[0, 0]
+    R = law.teacher.covariance[0, 0]
+    along = law.M[0, 0] / R
+    across = law.Q[0, 0, 0] - along**2 * R
     assert math.sqrt(2 / 5) * along == pytest.approx(mu, abs=0.007)
     assert math.sqrt(2 * across / 0.2) == pytest.approx(sigma, abs=0.016)
     assert math.sqrt(2) * law.b[0] == pytest.approx(intercept, abs=0.009)
@@ -395,6 +396,7 @@ WIDE = pc.Mixture(
         (lambda: pc.ERM(class_weight={0: 0.0}), "positive numbers"),
         (lambda: pc.ERM(class_weight=(1, 2, 3)).loss_weights((0.5, 0.5)), "do not go with"),
         (lambda: pc.transitions(pc.Teacher(2, shares=(0.9, 0.1))), "alike"),
+        (lambda: pc.margin_law(pc.Teacher(2, shares=(0.9, 0.1)), pc.ERM(), 3.0), "alike"),
         (lambda: pc.erm_fixed_point(pc.Mixture((0.9, 0.1), separation=1), CE, 0), "above 0"),
     ],
 )

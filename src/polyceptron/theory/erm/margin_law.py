@@ -85,6 +85,10 @@ def margin_law(
     """
     spec = as_erm(estimator)
     point = erm_fixed_point(teacher, spec, alpha, tol)
+    if not spec.alike(teacher):
+        raise InvalidInput(
+            f"margins are known where classes are alike, not for {teacher!r}, {spec!r}"
+        )
     if not (math.isfinite(point.q) and point.q > 0):
         raise InvalidInput(
             f"there are no margins at alpha {alpha:g}: the fields have norm {point.q}"

@@ -82,11 +82,6 @@ class FieldsLaw:
         """Cov(ω, z) (r, r) with a teacher's fields."""
         return None if self.teacher is None else self.teacher.cross
 
-    @property
-    def R(self) -> Array | None:
-        """Their covariance (r, r)."""
-        return None if self.teacher is None else self.teacher.covariance
-
     def shifted(self, shift: Array) -> FieldsLaw:
         """The same with b + shift (r,)."""
         return replace(self, b=self.b + shift)
