@@ -94,8 +94,8 @@ def judged(problem: Record) -> Record:
     names += ("training_loss", "training_loss_uncertainty", "tau", "q", "V")
     row = {name: float(getattr(point, name)) for name in names}
     record.update(status=str(point.status), row=row)
-    if not np.isfinite([point.tau, point.q, point.V]).all():
-        return record
+    if not np.isfinite([point.tau, point.q, point.V]).all() or point.q == 0:
+        return record  # without an answer, or without weights
     seed = int(np.random.SeedSequence([problem["seed"], problem["number"]]).generate_state(1)[0])
     found, seconds = timed(LIMIT, lambda: other_route(problem, point, seed % 2**31))
     if not isinstance(found, dict):

@@ -170,6 +170,13 @@ def test_small_weights_may_lower_a_hinge_and_a_step_along_the_teacher_not():
     assert (point.status, point.q) == ("ok", 0.0)
 
 
+def test_a_closed_form_knows_no_more_than_its_labels():
+    """Chances of softmax labels are a table: with a penalty as with a ridge."""
+    teacher = pc.Teacher(3, noise="softmax:1.722")
+    for spec in (pc.ERM("square", 0.2), pc.ERM("square", penalty="elastic-net:0.02:0.2")):
+        assert erm_fixed_point(teacher, spec, 0.5).uncertainty >= teacher.channel.accuracy
+
+
 def test_two_smoothed_classes_add_observations_of_the_other():
     """Diaconis and Ylvisaker: the likelihood of labels t = 1 − ε/2 and ε/2."""
     z, y, eps = np.array([[0.3, -1.0], [2.0, 0.5]]), np.array([0, 1]), 0.2

@@ -100,8 +100,8 @@ def _between(system: Equations, level: int, root: Root) -> Array:
 def _exact(system: Equations, root: Root) -> Refined:
     """Averages in closed form: the root to rounding."""
     root, averages = _moved(system, 0, root, 1e-13)
-    width, error = np.full(len(root.theta), 1e-12), _error(system, root.theta)
-    return Refined(root.theta, averages, width, error, 1e-12, 1e-12, 1e-12)
+    width, bar = np.full(len(root.theta), 1e-12), 1e-12 + system.problem.channel.accuracy
+    return Refined(root.theta, averages, width, _error(system, root.theta), bar, bar, bar)
 
 
 def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refined]:
