@@ -49,6 +49,7 @@ _OFTEN, _LEVELS = 0.005, (4, 3)  # of the panels, by whether guesses soften them
 _SURE = 1e-12  # stands for no overlap
 _LEAST = 1e-300
 _ALMOST_ONE = 1 - 1e-15
+_FAR, _SMOOTH = 7.8, 0.4  # fields that are never met; √τ from which two thirds of pairs are enough
 
 
 def known_entropy(channel: Channel, n_classes: int) -> float:
@@ -75,7 +76,7 @@ class Nodes:
     gaps: int = 20  # nodes for each but the first of these
     step: float = 0.6  # of the first, in standard deviations
     bath: int = 32  # for one of the others
-    pairs: int = 18  # and for each of two
+    pairs: int = 18  # and for each of two; of wide channels two thirds
 
 
 _NODES = Nodes()
@@ -98,7 +99,9 @@ def many_excess(channel: Channel, v: float, n_classes: int, nodes: Nodes = _NODE
     rest = k - 1 - fields.shape[1]
     reach = min(22.0, law.high / width)
     x_step = min(0.3, 0.5 / root)
-    low, high = max(-reach, -18 / root), min(reach, 10 / root)
+    # The label's own field is a normal variable: x is never further from −g/√τ.
+    low = max(-reach, -(_FAR + float(fields[:, 0].max())) / root)
+    high = min(reach, (_FAR - float(fields[:, 0].min())) / root)
     x: AnyArray = np.arange(math.floor(low / x_step), math.ceil(high / x_step) + 1) * x_step
     # The winning utility C: ∏F steepens slowly with k, and is nothing on the far left.
     C_step = 0.4 / (1 + 0.4 * math.log(k / 4))
@@ -117,7 +120,8 @@ def many_excess(channel: Channel, v: float, n_classes: int, nodes: Nodes = _NODE
         return F, np.maximum(np.einsum("nbc,nb->nc", F, w), _LEAST), w
 
     total = 0.0
-    i, j = np.triu_indices(nodes.pairs)
+    n_pairs = nodes.pairs if root < _SMOOTH else 2 * nodes.pairs // 3
+    i, j = np.triu_indices(n_pairs)
     chunk = max(1, 1_000_000 // (len(i) * x.size))
     for start in range(0, len(weight), chunk):
         part = slice(start, start + chunk)
@@ -136,7 +140,7 @@ def many_excess(channel: Channel, v: float, n_classes: int, nodes: Nodes = _NODE
             one = ((product * (F / mean[:, None, :] - 1)) @ kernel) * share
             value += rest * Z * np.einsum("nbx,nb->nx", _told(one), w)
         if rest > 1:
-            F, mean, w = below(g, log_cdf[part], nodes.pairs)
+            F, mean, w = below(g, log_cdf[part], n_pairs)
             off = F / mean[:, None, :] - 1
             one = ((product * off) @ kernel) * share
             two = ((product * off[:, i] * off[:, j]) @ kernel) * share + one[:, i] + one[:, j]
