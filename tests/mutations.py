@@ -121,9 +121,9 @@ MUTATIONS = [
     ),
     Mutation(
         "prior overlap F: the mean's square dropped",
-        "theory/weights/row_sums.py",
-        "(second - first / total)",
-        "(second - 0.5 * first / total)",
+        "theory/weights/point_rows.py",
+        "left = second - sum(",
+        "left = second - 0.5 * sum(",
         THRESHOLDS,
     ),
     Mutation(

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from polyceptron.model.priors import Prior, as_prior
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import points
+from polyceptron.theory.weights.point_rows import support_of
 from polyceptron.theory.weights.row_sums import (
     finite_row_variance,
     scalar_posterior,
-    support_of,
 )
 from polyceptron.theory.weights.sign_table import PANELS
 

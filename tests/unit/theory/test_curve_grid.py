@@ -144,7 +144,7 @@ def test_a_range_that_does_not_go_upwards_is_refused() -> None:
 
 def test_a_finer_curve_may_end_where_the_first_tells() -> None:
     """Up to there it is that of all q̂."""
-    teacher = Teacher(5, "ternary")
+    teacher = Teacher(6, "ternary")
     first = curve_of(teacher)
     ((state, _),) = crossings(first, [4.0])
     until = first.enough(4.0, state.q_hat)

@@ -14,7 +14,8 @@ from polyceptron.theory.bayes_optimal.channel_table import channel_table
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.bayes_optimal.solution_curve import curve_of
 from polyceptron.theory.bayes_optimal.transitions import transitions
-from polyceptron.theory.weights.row_sums import finite_row_variance, point_variance
+from polyceptron.theory.weights.point_rows import point_variance
+from polyceptron.theory.weights.row_sums import finite_row_variance
 from polyceptron.theory.weights.side import row_entropy
 from polyceptron.theory.weights.sign_table import (
     fitted,

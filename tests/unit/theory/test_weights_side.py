@@ -16,6 +16,7 @@ from polyceptron.model.checks import project
 from polyceptron.model.priors.prior import reduced_support
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.weights import row_sums
+from polyceptron.theory.weights.point_rows import point_error, point_variance
 from polyceptron.theory.weights.row_sums import (
     GAP_RULES,
     FieldTable,
@@ -24,7 +25,6 @@ from polyceptron.theory.weights.row_sums import (
     finite_row_variance,
     hidden_variance,
     lattice_variance,
-    point_variance,
     sampled_shift_variance,
     shift_moments,
     single_variance,
@@ -210,13 +210,25 @@ def test_a_few_centres_resolve_the_shift(k: int) -> None:
 
 
 @pytest.mark.parametrize("q_hat", [0.5, 3.0])
-def test_both_sampling_rules_agree_above_three_classes(q_hat: float) -> None:
+def test_both_sampling_rules_agree_with_a_lattice_of_points(q_hat: float) -> None:
     """One samples what the shift hides, the other all classes but one: nothing is shared."""
     prior = as_prior("finite[-1:0.3;0:0.4;1:0.3]")
     shift = from_replicates(sampled_shift_variance(prior, 5, q_hat, 7))
     rows = from_replicates(finite_row_variance(prior, 5, q_hat, 7))
     assert abs(shift.value - rows.value) < shift.uncertainty + rows.uncertainty
     assert max(shift.uncertainty, rows.uncertainty) < 2e-3 * rows.value
+    assert abs(point_variance(Teacher(5, prior), q_hat, 10.0) - shift.value) < shift.uncertainty
+
+
+@pytest.mark.parametrize("k", [4, 5])
+def test_what_a_lattice_of_points_misses_is_stated(k: int) -> None:
+    """Values of any distance, from where nothing is told to where rows are known."""
+    teacher = Teacher(k, finite_prior([-1, 0.9, 1.15], [0.5, 0.3, 0.2]))
+    for q_hat in (1e-4, 0.1, 2.0, 9.0, 60.0):
+        exact = point_variance(teacher, q_hat, 15.0)
+        off = abs(point_variance(teacher, q_hat, 10.0) / exact - 1)
+        assert off <= point_error(teacher, q_hat, 10.0) + 1e-12
+        assert off < 3e-4 * min(1.0, q_hat)
 
 
 def test_fields_are_drawn_from_their_own_law() -> None:
@@ -256,5 +268,5 @@ def test_values_far_apart_do_not_overflow():
 def test_a_sampled_table_knows_how_learning_begins(prior: str) -> None:
     """v = 1 − q̂ + O(q̂²): what a series leaves vanishes with q̂, as its bar does."""
     q_hat = np.array([0.001, 0.004, 0.012])
-    v = PriorSide(Teacher(5, prior), 3).moments(q_hat, np.zeros(3, int))[0]
+    v = PriorSide(Teacher(6, prior), 3).moments(q_hat, np.zeros(3, int))[0]
     assert np.all(np.abs(v - (1 - q_hat)) < 1.5 * q_hat**2)

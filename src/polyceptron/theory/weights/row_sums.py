@@ -28,13 +28,9 @@ of one class to what the others tell of the shift is where it hides much (rare w
 luck), with bounded weights; the shift as above around a few of the classes, its nodes with an
 offset of their own in each replicate, so that their error is seen.
 
-Finite priors, one or two class differences: y = γ/√q̂ has the density Σ_c p_c N(y; √q̂ u_c) over the
-points u_c that a row can take, and on a grid of y
-
-    v = (1/r) ∫ dy [ Σ_c w_c(y)‖u_c‖² − ‖Σ_c w_c(y) u_c‖²/Σ_c w_c(y) ],    w_c = p_c N(y; √q̂ u_c).
-
-Three and more: by symmetry what the shift hides is the variance over c of the mean of w_1 − w̄,
-times k/r. The others are sampled and weigh a grid of c; its sums, for all y_1, are products.
+Finite priors of many rows: by symmetry what the shift hides is the variance over c of the mean of
+w_1 − w̄, times k/r. The others are sampled and weigh a grid of c; its sums, for all y_1, are
+products.
 """
 
 from __future__ import annotations
@@ -48,14 +44,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from polyceptron.model import AnyTeacher
-from polyceptron.model.checks import difference_basis
 from polyceptron.model.priors import Prior
-from polyceptron.model.priors.prior import reduced_support
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, uniform_replicates
 from polyceptron.numerics.panels import panel_rule
 from polyceptron.numerics.special import EvenPieces
+from polyceptron.theory.weights.point_rows import support_of, switch_step
 
 _NOISE = 8.5  # |ξ| is larger with probability 1e-17
 _STEP = 0.005  # of the tables in t: cubic pieces are then good to 1e-9
@@ -131,6 +125,7 @@ _CHUNK = 400_000  # table look-ups at once
 _SHIFT_STEP = 0.25  # of t, where fields are sampled
 _AS_IT_IS = 0.2  # of the sampled rows
 _PANEL = 1.5  # of the gaps
+_WHOLE = 7  # log2 of points that are never halved
 _BLOCK, _UNSEEN = 16, 1e-8  # shifts at once, and the weight of those that are left out
 
 
@@ -402,47 +397,18 @@ def sampled_shift_variance(prior: Prior, k: int, q_hat: float, log2_points: int)
     return np.asarray(single_variance(prior, q_hat) + above / (k - 1))
 
 
-def point_variance(teacher: AnyTeacher, q_hat: float) -> float:
-    """v at q̂ for r = 1 or 2, with a step that resolves the posterior's switches."""
-    values, p = support_of(teacher.prior)
-    points, log_p = values[:, None], np.log(p)
-    if teacher.common_shift:
-        points, log_p = reduced_support(teacher.prior, teacher.n_classes)
-        points = points @ difference_basis(teacher.n_classes)  # r orthonormal coordinates
-    c, r = points.shape
-    centres = math.sqrt(q_hat) * points
-    # Half-way between rows δ apart the switch has poles at iπ/(√q̂ δ): error exp(−2π²/0.6).
-    gap = float(np.diff(values).max())
-    gap *= math.sqrt(1 - 1 / teacher.n_classes) if teacher.common_shift else 1.0
-    step = min(0.3, 0.6 / (gap * math.sqrt(q_hat) + 1e-300))
-    weights = np.exp(log_p) * (step / math.sqrt(2 * math.pi)) ** r
-    tables = []
-    for i in range(r):
-        low, high = centres[:, i].min() - 8.8, centres[:, i].max() + 8.8
-        axis = np.arange(math.ceil((high - low) / step) + 1) * step + low
-        tables.append(np.exp(-0.5 * (axis[:, None] - centres[:, i]) ** 2))
-    # Σ_c p_c N(y; √q̂ u_c) h(u_c) on the whole grid is a matrix product of the axes' tables.
-    left, right = tables[0] * weights, tables[1].T if r == 2 else np.ones((c, 1))
-    variance = 0.0
-    block = max(1, 2_000_000 // right.shape[1])  # bounds the memory, whatever the spacing
-    for start in range(0, len(left), block):
-        rows = left[start : start + block]
-        total = np.maximum(rows @ right, 1e-300)
-        second = (rows * (points**2).sum(-1)) @ right
-        first = sum(((rows * points[:, i]) @ right) ** 2 for i in range(r))
-        variance += float((second - first / total).sum())
-    return variance / r
-
-
+@lru_cache(maxsize=512)
 def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) -> Array:
-    """Replicates (R,) of v for a finite prior."""
+    """Replicates (R,) of v for a finite prior; of twice the points one half is known."""
     values, p = support_of(prior)
     s, log_p = math.sqrt(q_hat), np.log(p) - 0.5 * q_hat * values**2
     uniform = uniform_replicates(k - 1, log2_points, seed=1000 + k)
+    known = log2_points > _WHOLE
+    if known:
+        uniform = uniform[:, uniform.shape[1] // 2 :]
     y = FieldTable(prior, q_hat).quantile(uniform).reshape(-1, k - 1)
-    # Half-way between values δ apart the switch has poles at iπ/(sδ); the closest count most.
     near, far = (s * float(f(np.diff(values))) for f in (np.min, np.max))
-    first_step = min(0.7, 1.4 / min(far + 1e-300, math.hypot(near, 12)))
+    first_step = min(0.7, switch_step(16 + near**2 / 8, far))
     low, high = s * values.min() - 8, s * values.max() + 8
     y_first = np.arange(math.floor(low / first_step), math.ceil(high / first_step) + 1) * first_step
     log_f, mean, variance = scalar_posterior(prior, q_hat, y_first)
@@ -488,10 +454,7 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
         hidden = (second - 2 * cross + square) / Z - ((first - less) / Z) ** 2
         result[start : start + chunk] = np.maximum(hidden, 0.0) @ first_weight
     above = result.reshape(len(uniform), -1).mean(-1) * k / (k - 1)
-    return np.asarray(first_weight @ variance + above)
-
-
-def support_of(prior: Prior) -> tuple[Array, Array]:
-    """Values and probabilities of a finite prior."""
-    assert prior.support is not None, prior.name
-    return prior.support
+    found = first_weight @ variance + above
+    if known:
+        found = 0.5 * (found + finite_row_variance(prior, k, q_hat, log2_points - 1))
+    return np.asarray(found)

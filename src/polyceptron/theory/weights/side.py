@@ -8,9 +8,9 @@ a sum of positive terms, never 1 − q, so that it keeps its digits when q → 1
 the prior and on the number of classes, and is decided in `row_rule` and nowhere else:
 
     Gaussian                     1/(1 + q̂)
-    finite, r ≤ 2                the points that a row can take, on a grid        `row_sums.py`
-    ±1, r ≥ 3                    a table for every k                              `sign_table.py`
-    other finite, r ≥ 3          k − 1 classes sampled, the last one integrated   `row_sums.py`
+    ±1, k ≥ 4                    a table for every k                              `sign_table.py`
+    finite, few rows             the points that a row can take, on a lattice     `point_rows.py`
+    other finite                 k − 1 classes sampled, the last one integrated   `row_sums.py`
     any other, one weight        one integral                                     `row_sums.py`
     any other, k ≤ 3             a lattice, at large q̂ panels of gaps             `row_sums.py`
     any other, k ≥ 4             the fields sampled                               `row_sums.py`
@@ -57,10 +57,12 @@ from polyceptron.model.law import Hats, Law
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.numerics.estimate import N_REPLICATES
 from polyceptron.numerics.special import ChebyshevProxy, chebyshev_proxy, local_gauss, points
-from polyceptron.theory.weights import row_sums
+from polyceptron.theory.weights import point_rows, row_sums
 from polyceptron.theory.weights.sign_table import EDGES, is_sign, sign_table
 
 _MOST_COUNTS = 500_000
+_MOST_ROWS = {4: 4096, 5: 1024, 6: 64}  # points that a row can take, to be summed on a lattice
+_DIGITS, _LATTICE_ERROR = {4: 12, 5: 10, 6: 9}, 2e-4  # e-folds of its error at first; enough of v
 _SAMPLED_SHIFT_ERROR = 1e-5  # relative, of v: what the nodes of the shift leave
 
 
@@ -89,12 +91,18 @@ def row_rule(teacher: AnyTeacher) -> RowRule:
         return RowRule(lambda q_hat, _: 1 / (1 + q_hat))
     if prior.support is not None:
         if teacher.reduced_rank <= 2:
-            return RowRule(lambda q_hat, _: row_sums.point_variance(teacher, q_hat))
+            return RowRule(lambda q_hat, _: point_rows.point_variance(teacher, q_hat))
         if is_sign(prior):
             table = sign_table(k)
             return RowRule(
                 lambda q_hat, _: np.exp(table.log_variance(np.sqrt([q_hat]))),
                 lambda q_hat, _: float(table.error(math.sqrt(q_hat))),
+            )
+        if len(prior.support[0]) ** k <= _MOST_ROWS.get(k, 0):
+            return RowRule(
+                partial(point_rows.point_variance, teacher),
+                partial(point_rows.point_error, teacher),
+                *((_DIGITS[k], _DIGITS[k] + 2), _LATTICE_ERROR),
             )
         rule = partial(row_sums.finite_row_variance, prior, k)
         return RowRule(rule, lambda *_: _SAMPLED_SHIFT_ERROR, sampled=True)
@@ -141,7 +149,7 @@ def effort(teacher: AnyTeacher) -> Effort:
 
 def row_spacing(teacher: AnyTeacher, *, widest: bool = False) -> float:
     """The smallest distance δ of two rows u of a finite prior, which differ in one class."""
-    apart = np.diff(row_sums.support_of(teacher.prior)[0])
+    apart = np.diff(point_rows.support_of(teacher.prior)[0])
     spacing = float(apart.max() if widest else apart.min())
     return spacing * math.sqrt(1 - 1 / teacher.n_classes) if teacher.common_shift else spacing
 
@@ -338,7 +346,8 @@ class PanelRows:
 
     def _build(self) -> None:
         low, high = self.edges[len(self.panels) : len(self.panels) + 2]
-        inside = np.linspace(low, high, 5)[1:] if self.finite else points(low, high, 9)[[4, 0]]
+        table = self.finite and not self.rule.levels
+        inside = points(low, high, 9)[[6, 4, 2, 0] if table else [4, 0]]
         for level in self.rule.levels or (self.log2_points,):
             missed = [self.rule.error(float(q_hat), level) for q_hat in self.q_hat(inside)]
             if max(missed) < self.rule.enough:
@@ -347,8 +356,8 @@ class PanelRows:
         start, most, tol = 9, 65, max(1e-9, 0.05 * self.rule.enough, 0.1 * max(missed))
         if self.rule.sampled:
             start = most = 7 if low > 0 and not self.finite else 9 if low > 0 else 11
-        elif self.finite:  # the sum behind v is good to about 1e-15 in absolute terms
-            least = 3e-15 / float(self.rule(high**2, 2).min() + 1e-300)
+        elif table:  # the sum behind v is good to about 1e-15 in absolute terms
+            least = 3e-15 / float(self.rule(high**2).min() + 1e-300)
             start, most, tol = 17, 129, min(max(1e-13, least, 0.1 * max(missed)), 1e-3)
         log_v = partial(self._log_v, level=level)
         proxy = chebyshev_proxy(log_v, low, high, tol=tol, start=start, max_points=most)
