@@ -44,7 +44,10 @@ def drawn(prior: Any, k: int, q_hat: float, n: int, seed: int) -> tuple[Any, Any
     return posterior.variance / (k - 1), ((posterior.mean - u) ** 2).sum(-1) / (k - 1)
 
 
-@pytest.mark.parametrize("prior", [as_prior("rademacher"), as_prior("ternary"), SKEWED])
+CLOSE = finite_prior([-1.5, -1.1, -0.8, 0.1, 14 / 15], [0.135, 0.145, 0.1, 0.164, 0.456])
+
+
+@pytest.mark.parametrize("prior", [as_prior("rademacher"), as_prior("ternary"), SKEWED, CLOSE])
 @pytest.mark.parametrize("k", [2, 3])
 def test_lattice_reproduces_the_sum_over_points(prior: Any, k: int) -> None:
     for q_hat in (0.01, 1.0, 6.0, 15.0):

@@ -54,7 +54,9 @@ def point_variance(teacher: AnyTeacher, q_hat: float, digits: float = 35.0) -> f
         points, log_p = reduced_support(teacher.prior, k)
         points = points @ difference_basis(k)  # r orthonormal coordinates
     r, centres = points.shape[1], math.sqrt(q_hat) * points
-    apart = math.sqrt(q_hat) * float(np.diff(values).max())
+    # Where close values are one, switches are as wide as all of them; a bar that is measured
+    # tells, else the whole range is resolved.
+    apart = math.sqrt(q_hat) * float(np.ptp(values) if r < 3 else np.diff(values).max())
     apart *= math.sqrt(1 - 1 / k) if k > 1 else 1.0
     digits += 6 / (1 + apart**2)  # v = 1 − q̂ + …: what is told counts, and a wide step is cheap
     step, seen = switch_step(digits, apart), math.sqrt(2 * (digits + r))

@@ -407,7 +407,7 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
     if known:
         uniform = uniform[:, uniform.shape[1] // 2 :]
     y = FieldTable(prior, q_hat).quantile(uniform).reshape(-1, k - 1)
-    near, far = (s * float(f(np.diff(values))) for f in (np.min, np.max))
+    near, far = s * float(np.diff(values).min()), s * float(np.ptp(values))
     first_step = min(0.7, switch_step(16 + near**2 / 8, far))
     low, high = s * values.min() - 8, s * values.max() + 8
     y_first = np.arange(math.floor(low / first_step), math.ceil(high / first_step) + 1) * first_step
