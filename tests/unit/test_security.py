@@ -21,16 +21,7 @@ def trees():
 def calls(tree):
     """Every call as (dotted name, node)."""
     found = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return [(dotted(node.func), node) for node in found]
-
-
-def dotted(node):
-    """a.b().c of a name, an attribute, a call; ast.unparse takes ten times as long."""
-    if isinstance(node, ast.Attribute):
-        return f"{dotted(node.value)}.{node.attr}"
-    if isinstance(node, ast.Call):
-        return f"{dotted(node.func)}()"
-    return node.id if isinstance(node, ast.Name) else "?"
+    return [(ast.unparse(node.func), node) for node in found]
 
 
 def imports(tree):
