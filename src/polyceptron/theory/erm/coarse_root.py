@@ -303,11 +303,12 @@ def towards_limit(problem: Problem, limit: float) -> Root | None:
     off = problem.alpha / limit - 1
     goal = math.log(abs(off)) if off else -math.inf
     stages = [x for x in _FAR[off < 0 :] if x > goal > -math.inf]
+    sure = 1.0 if problem.fields.rule.follows else 0.5  # panels miss their root soonest
 
     def attempt(x: float, theta: Array | None, jacobian: Array | None) -> Root:
         room = math.exp(x)
         alpha = limit * (1 + math.copysign(room, off))
-        return coarse_root(equations(problem.at(alpha=alpha)), theta, jacobian, room)
+        return coarse_root(equations(problem.at(alpha=alpha)), theta, jacobian, sure * room)
 
     root = None
     for x, end in steps(pairwise([*stages, goal]), 4):  # the rest is to come after it
