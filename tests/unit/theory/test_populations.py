@@ -171,6 +171,16 @@ def test_bars_of_many_classes_hold_against_scalars(seed):
         assert abs(np.trace(matrix) / (k - 1) - value) < np.diag(bars).max() + 1e-3 * value
 
 
+def test_few_points_know_how_far_they_bend_the_training_loss():
+    """Their replicates agree with each other and not with the truth: all have the same moments."""
+    teacher, weight = pc.Teacher(6, noise="softmax:2"), [1 + 1e-12, 1, 1, 1, 1, 1]
+    plain = pc.erm_fixed_point(teacher, pc.ERM("squared-hinge", 0.7216), 5.721, 1e-3)
+    spec = pc.ERM("squared-hinge", 0.7216, class_weight=weight)
+    point = pc.erm_fixed_point(teacher, spec, 5.721, 1e-2)
+    off = abs(point.training_loss - plain.training_loss)
+    assert off < point.training_loss_uncertainty + plain.training_loss_uncertainty
+
+
 def test_roots_of_many_classes_are_known_to_their_bars():
     """A large ridge, where few points have next to no spread; many samples, where they mislead."""
     large = pc.Mixture((0.1, 0.2, 0.3, 0.4), gram=2 * np.eye(4)), pc.ERM("cross-entropy", 10.0), 1.0

@@ -52,6 +52,7 @@ _NEAR = 0.2  # of θ: nodes are still where they should be
 _EASIER = 6  # times a larger ridge on the way to the first root
 _SMALL = 1e-3  # ridge from which few points may have a root at once, where a smaller one had none
 _FIRST_POINTS, _ALL_POINTS = 7, 18  # log2, in a replicate of a class; at most, of all together
+_MANY = 3  # log2 of times the first points
 _RARE = math.log(100)  # points without a mistake: how many may have one
 _MORE = (3, 5)  # log2, where few points have no root
 _CORRECTIONS = 10
@@ -305,7 +306,7 @@ def _refined(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoin
 
 def _least_points(problem: MatrixProblem) -> int:
     """log2 of as many in a replicate as give it the moments of x."""
-    return max(_FIRST_POINTS, math.ceil(math.log2(4 * problem.n_classes)))
+    return max(_FIRST_POINTS, math.ceil(math.log2(8 * problem.n_classes)))
 
 
 def _first_root(
@@ -340,6 +341,13 @@ def _sampled(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoin
     shares = problem.population.group_shares
     rare = max(shares[b.group] * float(b.weight.mean()) for b in points.blocks) / _REPLICATES
     spread["training_error"] = spread["training_error"] + _RARE * rare
+    # Points with the moments of x bend averages as 1/n: half as many show by how much. The spread
+    # falls as n^(−3/4), and of many points counts alone.
+    if log2 < _least_points(problem) + _MANY:
+        half = MatrixFields.drawn(problem, log2 - 1, 2 * _REPLICATES)(every[0].law)
+        for name in ("training_loss", "training_error"):
+            bend = abs(getattr(half, name[9:]) - getattr(every[0].averages, name[9:]))
+            spread[name] = spread[name] + bend
     left, name = 2 * _LEFT * tol, "generalisation_error"  # of the logarithms in θ, and of numbers
     rest = tol - left * float(found[0][name][0]) - float(spread[name])
     numbers = {
