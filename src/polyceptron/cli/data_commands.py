@@ -155,15 +155,9 @@ def fit(
 
 
 def _run_on_files(
-    name: str,
-    run: Callable[..., Any],
-    data: Path | None,
-    labels: Path | None,
-    out: Path,
-    as_json: bool,
-    cluster: str | None,
-    **settings: Any,
-) -> None:
+    name: str, run: Callable[..., Any], data: Path | None, labels: Path | None, out: Path,
+    as_json: bool, cluster: str | None, **settings: Any,
+) -> None:  # fmt: skip
     """Check where to write, fit with progress shown, write weights and report, print the report."""
     from polyceptron.experiments.data_runs import fit_of_files
     from polyceptron.experiments.engine import connect_cluster

@@ -171,18 +171,11 @@ def given(*without: str, **defaults: Any) -> Callable[[Any], Callable[..., None]
 
 
 def the_population(
-    classes: Classes = None,
-    prior: Prior = None,
-    model: Model = "argmax",
-    noise: Noise = "none",
-    features: Features = "isotropic",
-    shares: Shares = None,
-    biases: Biases = None,
-    gram: Gram = None,
-    mixture: IsMixture = False,
-    separation: Separation = None,
+    classes: Classes = None, prior: Prior = None, model: Model = "argmax", noise: Noise = "none",
+    features: Features = "isotropic", shares: Shares = None, biases: Biases = None,
+    gram: Gram = None, mixture: IsMixture = False, separation: Separation = None,
     variances: Variances = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """The teacher, or the mixture, that the options describe; None is the model's own default.
 
     What was done to make the spectrum a unit one goes to standard error.

@@ -47,16 +47,9 @@ _POSTERIOR = ("test_loss", "brier", "calibration_error")  # scores of probabilit
 
 
 def run_amp(
-    teacher: AnyTeacher,
-    alpha: float,
-    dimension: int,
-    seed: int,
-    *,
-    start: str = "uninformed",
-    dtype: str = "float64",
-    test_samples: int | None = None,
-    **settings: Any,
-) -> tuple[Row, AMPResult]:
+    teacher: AnyTeacher, alpha: float, dimension: int, seed: int, *, start: str = "uninformed",
+    dtype: str = "float64", test_samples: int | None = None, **settings: Any,
+) -> tuple[Row, AMPResult]:  # fmt: skip
     """Message passing on round(αd) samples of `teacher` in d dimensions: a row, and the run itself.
 
     `teacher.sample(n_samples, dimension, seed)` draws the same data again from the row's columns.
@@ -95,16 +88,9 @@ def run_amp(
 
 
 def run_erm(
-    teacher: Any,
-    estimators: Sequence[ERM],
-    alpha: float,
-    dimension: int,
-    seed: int,
-    *,
-    solver: str = "auto",
-    tol: float = 1e-8,
-    test_samples: int | None = None,
-) -> list[Row]:
+    teacher: Any, estimators: Sequence[ERM], alpha: float, dimension: int, seed: int, *,
+    solver: str = "auto", tol: float = 1e-8, test_samples: int | None = None,
+) -> list[Row]:  # fmt: skip
     """One row for each estimator, on `teacher.sample(round(alpha * dimension), dimension, seed)`.
 
     The estimators have one loss. A ridge 'optimal' is the theory's best at this α. `test_samples`

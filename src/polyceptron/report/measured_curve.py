@@ -68,17 +68,10 @@ class MeasuredErrors:
 
 
 def measure_errors(
-    clf: Any,
-    X: Any,
-    y: NDArray[Any],
-    train_sizes: Any = None,
-    cv: Any = 5,
-    random_state: Any = 0,
-    n_jobs: int | None = None,
-    *,
-    chances: bool = False,
+    clf: Any, X: Any, y: NDArray[Any], train_sizes: Any = None, cv: Any = 5, random_state: Any = 0,
+    n_jobs: int | None = None, *, chances: bool = False,
     progress: Callable[[str], None] = lambda text: None,
-) -> MeasuredErrors:
+) -> MeasuredErrors:  # fmt: skip
     """Fit parts of the training samples of each fold, each part in the next, every class in it.
 
     `train_sizes` are counts, or shares of the largest that there is. Sizes at which nothing could

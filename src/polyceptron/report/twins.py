@@ -79,16 +79,9 @@ class TwinPoint(ShortDisplay):
 
 
 def twin_point(
-    mixture: Mixture,
-    estimator: Any,
-    n_samples: int,
-    *,
-    way: str = "auto",
-    directions: int | None = None,
-    draws: int = 8,
-    seed: int = 0,
-    tol: float | None = None,
-) -> TwinPoint:
+    mixture: Mixture, estimator: Any, n_samples: int, *, way: str = "auto",
+    directions: int | None = None, draws: int = 8, seed: int = 0, tol: float | None = None,
+) -> TwinPoint:  # fmt: skip
     """What a fit to n samples of a mixture with known means scores on fresh ones.
 
     `way`: the 'equations', or 'draws' of so many twins, or 'auto', equations where k·d is at most

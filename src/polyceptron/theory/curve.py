@@ -32,15 +32,10 @@ def curve_rows(
 
 
 def curve_parts(
-    teacher: AnyTeacher,
-    estimator: Any,
-    parts: Iterable[Iterable[float]],
-    *,
-    branch: str = "optimal",
-    tol: float | None = None,
-    scores: bool = False,
+    teacher: AnyTeacher, estimator: Any, parts: Iterable[Iterable[float]], *,
+    branch: str = "optimal", tol: float | None = None, scores: bool = False,
     searched: float = math.inf,
-) -> Iterator[list[dict[str, Any]]]:
+) -> Iterator[list[dict[str, Any]]]:  # fmt: skip
     """The rows of each part of the α as soon as they are known.
 
     With `scores` those of the student's probabilities stand in each row too, where it has a scale.
@@ -83,19 +78,10 @@ def drawn_rows(
 
 
 def drawn_parts(
-    teacher: AnyTeacher,
-    estimator: Any,
-    low: float,
-    high: float,
-    *,
-    log: bool = False,
-    log_y: bool = False,
-    also: Iterable[float] = (),
-    first: int = FIRST,
-    most: int = 100,
-    at_a_time: int | None = None,
-    **asked: Any,
-) -> Iterator[list[dict[str, Any]]]:
+    teacher: AnyTeacher, estimator: Any, low: float, high: float, *, log: bool = False,
+    log_y: bool = False, also: Iterable[float] = (), first: int = FIRST, most: int = 100,
+    at_a_time: int | None = None, **asked: Any,
+) -> Iterator[list[dict[str, Any]]]:  # fmt: skip
     """Theory rows from α = `low` to `high`, part by part, `asked` as in `curve_parts`.
 
     `first` even steps of the axis (`log` or not), both sides of each jump, the α in `also`; then

@@ -166,16 +166,9 @@ def in_given_units(
 
 
 def fit_at(
-    samples: Samples,
-    loss: str,
-    ridge: float,
-    weights: Array,
-    fields: Array,
-    value: float,
-    bound: float,
-    status: Status,
-    **more: Any,
-) -> ERMFit:
+    samples: Samples, loss: str, ridge: float, weights: Array, fields: Array, value: float,
+    bound: float, status: Status, **more: Any,
+) -> ERMFit:  # fmt: skip
     """The fit of weights (d, k) with their fields (k, n), the sum of the losses, and the bound."""
     return ERMFit(
         weights=weights, ridge=ridge, loss=loss, status=status,

@@ -156,15 +156,9 @@ def dots(A: AnyArray, B: AnyArray) -> Array:
 
 
 def line_search(
-    design: Design,
-    objective: Objective,
-    ridges: Array,
-    U: Array,
-    Z: Array,
-    here: Evaluation,
-    G: Array,
-    D: Array,
-) -> tuple[Array, Evaluation, Array]:
+    design: Design, objective: Objective, ridges: Array, U: Array, Z: Array, here: Evaluation,
+    G: Array, D: Array,
+) -> tuple[Array, Evaluation, Array]:  # fmt: skip
     """Steps (L,) halved until the objective falls by the Armijo rule, 0 if it never does.
 
     Returns the evaluation there too, and the fields (L, r, n); Z are those at U.
@@ -214,17 +208,10 @@ class Minimum:
 
 
 def minimise(
-    design: Design,
-    objective: Objective,
-    ridges: Array,
-    start: Array,
-    *,
-    target: float,
-    direct: Direction | None = None,
-    max_iter: int = 100,
-    keep: Callable[[Array], None] | None = None,
-    intercept: Intercept | None = None,
-) -> Minimum:
+    design: Design, objective: Objective, ridges: Array, start: Array, *, target: float,
+    direct: Direction | None = None, max_iter: int = 100,
+    keep: Callable[[Array], None] | None = None, intercept: Intercept | None = None,
+) -> Minimum:  # fmt: skip
     """Minimise from `start` (L, r, d) at each λ until ‖gradient‖ ≤ target·λ‖U‖, rounding included.
 
     Strong convexity then gives ‖U − Û‖ ≤ target·‖U‖. `direct` replaces conjugate gradients where
@@ -244,16 +231,9 @@ def minimise(
 
 
 def distances(
-    design: Design,
-    objective: Objective,
-    intercept: Intercept | None,
-    ridges: Array,
-    U: Array,
-    Z: Array,
-    here: Evaluation,
-    G: Array,
-    target: float,
-) -> tuple[Array, Array, Array]:
+    design: Design, objective: Objective, intercept: Intercept | None, ridges: Array, U: Array,
+    Z: Array, here: Evaluation, G: Array, target: float,
+) -> tuple[Array, Array, Array]:  # fmt: skip
     """Rounding of the gradients G, distance to the minimum, and that which is enough, (L,)."""
     stiffness, enough = objective.stiffness(here), target * size_of(intercept, U)
     if stiffness is None:

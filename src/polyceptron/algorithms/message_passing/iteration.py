@@ -376,16 +376,9 @@ class Posterior:
 
 
 def correlated_amp(
-    F: Array,
-    y: Labels,
-    n_classes: int,
-    prior: Array,
-    channel: Channel,
-    *,
-    tol: float,
-    max_iter: int,
-    start: Iterate | None = None,
-) -> Posterior:
+    F: Array, y: Labels, n_classes: int, prior: Array, channel: Channel, *, tol: float,
+    max_iter: int, start: Iterate | None = None,
+) -> Posterior:  # fmt: skip
     """Posterior of weights with prior variances τ² `prior` (m,), given features F (n, m).
 
     `start` is where another run ended.

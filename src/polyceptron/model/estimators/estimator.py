@@ -120,15 +120,9 @@ class Estimator:
     # Data.
 
     def simulate(
-        self,
-        teacher: AnyTeacher,
-        alpha: float,
-        dimension: int,
-        seed: int,
-        *,
-        also: Sequence[Estimator] = (),
-        **settings: Any,
-    ) -> list[Row]:
+        self, teacher: AnyTeacher, alpha: float, dimension: int, seed: int, *,
+        also: Sequence[Estimator] = (), **settings: Any,
+    ) -> list[Row]:  # fmt: skip
         """Rows of one drawn data set: its own, and those of its kind in `also`."""
         make, every = late(self.runs), [self, *also]
         return make(teacher, every, alpha, dimension, seed, **settings)  # type: ignore[no-any-return]

@@ -151,18 +151,9 @@ def figure_row(source: str, estimator: str, **more: Any) -> Row:
 
 
 def line_rows(
-    estimator: str,
-    ridge: Any,
-    low: float,
-    high: float,
-    marks: list[float],
-    most: int,
-    *,
-    n_classes: int = 3,
-    noise: str = "none",
-    log: bool = False,
-    tol: float | None = None,
-) -> list[Row]:
+    estimator: str, ridge: Any, low: float, high: float, marks: list[float], most: int, *,
+    n_classes: int = 3, noise: str = "none", log: bool = False, tol: float | None = None,
+) -> list[Row]:  # fmt: skip
     """A smooth line of theory with Gaussian weights, at the marks too; `log` is of both axes."""
     teacher, student = Teacher(n_classes, noise=noise), make_estimator(estimator, ridge)
     asked: dict[str, Any] = {"log": log, "log_y": log, "also": marks, "most": most, "tol": tol}

@@ -394,15 +394,9 @@ def erm_parts(
 
 
 def ridge_parts(
-    teacher: AnyTeacher,
-    estimator: Any,
-    alphas: Iterable[float],
-    ridges: Iterable[float],
-    tol: float | None = None,
-    *,
-    target: str = "error",
-    drawn: int = 0,
-) -> Iterator[list[dict[str, Any]]]:
+    teacher: AnyTeacher, estimator: Any, alphas: Iterable[float], ridges: Iterable[float],
+    tol: float | None = None, *, target: str = "error", drawn: int = 0,
+) -> Iterator[list[dict[str, Any]]]:  # fmt: skip
     """Rows of ε against λ at each α, one by one, the best ridge first (`is_best`).
 
     `target` is that of `optimal_ridge`; with one that is not the error rows have the scores too.

@@ -176,15 +176,9 @@ def field_scales(channel: Channel, law: Law, n_classes: int) -> Scales:
 
 
 def average(
-    channel: Channel,
-    law: Law,
-    gaps: Array,
-    weight: Array,
-    pull: Pull,
-    *,
-    n_classes: int,
+    channel: Channel, law: Law, gaps: Array, weight: Array, pull: Pull, *, n_classes: int,
     n_replicates: int = 1,
-) -> Averages:
+) -> Averages:  # fmt: skip
     """The averages from gaps (c, n), weights (n,) and the pull there, n = replicates × nodes.
 
     c is k − 1, or less where the other classes cannot have the largest utility.
