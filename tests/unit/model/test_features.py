@@ -167,7 +167,7 @@ def test_signal_from_data_is_unbiased_where_the_raw_fit_is_not():
         ("marchenko-pastur:-1", "ratio of features"),
         ("random-features:sine:2", "tanh and relu"),
         ("warm", "unknown features 'warm'"),
-        ("nowhere.csv", "no spectrum file"),
+        ("nowhere.csv", "cannot read the spectrum file"),
         (3.0, "unknown features"),
         ("spectrum#00000000", "another process"),
     ],

@@ -191,7 +191,7 @@ def test_the_shell_draws_tables_together(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["missing.csv"], "no file"),
+        (["missing.csv"], "no such file"),
         (["."], "not a file"),
         (["empty.csv"], "neither a store nor a table"),
         (["words.csv"], "no numbers"),
