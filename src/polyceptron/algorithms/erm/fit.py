@@ -48,14 +48,12 @@ _TOL = 1e-8
 
 
 def fit_erm(
-    X: Any,
-    y: Any,
-    loss: Any = "cross-entropy",
-    ridge: float = DEFAULT_RIDGE,
-    *,
-    penalty: Any = None,
-    **options: Any,
-) -> ERMFit:
+    X: Any, y: Any, loss: Any = "cross-entropy", ridge: float = DEFAULT_RIDGE, *,
+    penalty: Any = None, intercept: bool = False, class_weight: Any = None,
+    n_classes: int | None = None, solver: str = "auto", tol: float = _TOL, start: Any = None,
+    strict: bool = False, sample_weight: Any = None, verbose: int = 0,
+    callback: Callback | None = None, checkpoint: Any = None, checkpoint_every: float = 60.0,
+) -> ERMFit:  # fmt: skip
     """The minimiser of the regularised empirical risk, certified to relative distance `tol`.
 
     Parameters
@@ -71,8 +69,6 @@ def fit_erm(
         maximum likelihood, and `separability` of the result has the proof.
     penalty : str or Penalty, default=None
         In place of the ridge, such as 'elastic-net:0.1:0.5' (`fit_penalised`).
-    **options
-        What follows, here and in `fit_erm_path`.
     intercept : bool, default=False
         Fit b of the fields Wᵀx/√d + b as well, without a penalty: `intercepts` of the result.
     class_weight : None, "balanced", dict or sequence, default=None
@@ -108,29 +104,21 @@ def fit_erm(
     >>> fit_erm([[1.0], [-1.0]], [0, 1], "square", 1.0).weights.round(3).tolist()
     [[0.333, -0.333]]
     """
-    one = ridge if penalty is None else as_penalty(penalty)
-    return fit_erm_path(X, y, loss, [one], **options)[0]
+    return fit_erm_path(
+        X, y, loss, [ridge if penalty is None else as_penalty(penalty)], intercept=intercept,
+        class_weight=class_weight, n_classes=n_classes, solver=solver, tol=tol, start=start,
+        strict=strict, sample_weight=sample_weight, verbose=verbose, callback=callback,
+        checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+    )[0]  # fmt: skip
 
 
 def fit_erm_path(
-    X: Any,
-    y: Any,
-    loss: Any,
-    ridges: Sequence[float | Penalty],
-    *,
-    intercept: bool = False,
-    class_weight: Any = None,
-    n_classes: int | None = None,
-    solver: str = "auto",
-    tol: float = _TOL,
-    start: Any = None,
-    strict: bool = False,
-    sample_weight: Any = None,
-    verbose: int = 0,
-    callback: Callback | None = None,
-    checkpoint: Any = None,
+    X: Any, y: Any, loss: Any, ridges: Sequence[float | Penalty], *, intercept: bool = False,
+    class_weight: Any = None, n_classes: int | None = None, solver: str = "auto",
+    tol: float = _TOL, start: Any = None, strict: bool = False, sample_weight: Any = None,
+    verbose: int = 0, callback: Callback | None = None, checkpoint: Any = None,
     checkpoint_every: float = 60.0,
-) -> list[ERMFit]:
+) -> list[ERMFit]:  # fmt: skip
     """One fit per λ, in the order given; work on the data is shared between them.
 
     Parameters
