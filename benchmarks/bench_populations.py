@@ -15,6 +15,7 @@ Then our time alone, to the accuracies and within the seconds that are aimed at.
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -45,9 +46,11 @@ def alone(k: int, tol: float, seconds: float, taught: bool) -> dict[str, Any]:
         population = Teacher(k, biases=tuple(np.linspace(0, -1, k)))
     spec = ERM("cross-entropy", RIDGE, intercept=True)
     erm_fixed_point(Mixture((0.5, 0.3, 0.1, 0.1), separation=2.0), spec, 1.0)  # set up
-    begin = time.process_time()
-    point = erm_fixed_point(population, spec, ALPHA, tol)
-    spent = time.process_time() - begin
+    spent = math.inf
+    for _ in range(5 if k <= 3 else 1):  # the best of five, of what takes no time
+        begin = time.process_time()
+        point = erm_fixed_point(population, spec, ALPHA, tol)
+        spent = min(spent, time.process_time() - begin)
     kind = "classes of a teacher" if taught else "clusters"
     return {
         "name": f"{k} unequal {kind} to {tol:g}, with intercept: against the time aimed at",
