@@ -181,6 +181,16 @@ def test_few_points_know_how_far_they_bend_the_training_loss():
     assert off < point.training_loss_uncertainty + plain.training_loss_uncertainty
 
 
+def test_points_without_a_loss_do_not_say_that_there_is_none():
+    """Training losses of rare samples: the scalar theory looks for them, points do not."""
+    teacher, weight = pc.Teacher(4, noise="gaussian:0.3"), [1 + 1e-12, 1, 1, 1]
+    plain = pc.erm_fixed_point(teacher, pc.ERM("hinge", 0.2958), 0.559, 1e-3)
+    point = pc.erm_fixed_point(teacher, pc.ERM("hinge", 0.2958, class_weight=weight), 0.559, 3e-2)
+    assert plain.training_loss > 3 * plain.training_loss_uncertainty
+    off = abs(point.training_loss - plain.training_loss)
+    assert off < point.training_loss_uncertainty + plain.training_loss_uncertainty
+
+
 def test_roots_of_many_classes_are_known_to_their_bars():
     """A large ridge, where few points have next to no spread; many samples, where they mislead."""
     large = pc.Mixture((0.1, 0.2, 0.3, 0.4), gram=2 * np.eye(4)), pc.ERM("cross-entropy", 10.0), 1.0

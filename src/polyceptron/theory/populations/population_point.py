@@ -341,6 +341,8 @@ def _sampled(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoin
     shares = problem.population.group_shares
     rare = max(shares[b.group] * float(b.weight.mean()) for b in points.blocks) / _REPLICATES
     spread["training_error"] = spread["training_error"] + _RARE * rare
+    if problem.loss.coordinates.jumps:  # of which most samples may have none
+        spread["training_loss"] = spread["training_loss"] + _RARE * rare
     # Points with the moments of x bend averages as 1/n: half as many show by how much. The spread
     # falls as n^(−3/4), and of many points counts alone.
     if log2 < _least_points(problem) + _MANY:
