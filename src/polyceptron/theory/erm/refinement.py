@@ -28,7 +28,7 @@ _CHANCE = 0.1  # of the change before the last: two levels may agree by chance
 _DOUBT = 4.0  # an average may be off by so many times what the checks of a level are off
 _PULL = 0.25  # of ln τ, by what Q is off: seen were 0.2
 _MANY = 0.1  # of them
-_ROUNDING = 1e-14  # and kV/2 times as much of a loss: in each class prox moves a field by Vf
+_ROUNDING = 1e-14
 # |d ln(training loss)/dθ| is at most 1 for ln V (the proximal point moves by at most its own pull),
 # and 1/2 and 2 for ln q and ln τ (powers of the width of the boundary layer that holds the loss).
 _LOSS_SLOPE = 3.0
@@ -90,6 +90,11 @@ def _moved(system: Equations, level: int, root: Root, tol: float) -> tuple[Root,
     return root, placed(system.law(root.theta))
 
 
+def _lost(system: Equations, theta: Array) -> float:
+    """Of a loss by rounding: in each class a proximal point moves by V times f."""
+    return _ROUNDING * (1 + system.problem.n_classes / 2 * system.law(theta).V)
+
+
 def _between(system: Equations, level: int, root: Root) -> Array:
     """What each equation's change from the level before moves of each θ, at one law: (3, 3)."""
     before, _ = system.at(level - 1, root.theta)
@@ -142,13 +147,12 @@ def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
         share = left if last or not rule.follows else _ALONE  # one difference shows no rate
         uncertainty = share * max(change, _CHANCE * last) + slope * floor
         cost, mistakes = float(averages.loss[0]), float(averages.error[0])
-        V = system.law(root.theta).V
         turn = (0.0, 0.0) if before is None else (cost - before[0], mistakes - before[1])
         rest = _LOSS_SLOPE * moved + rule.loss_floor * floor
         yield Refined(
             new_theta, averages, np.full(len(theta), share * moved + floor), new_error,
             uncertainty + system.problem.channel.accuracy + _ROUNDING,
-            0.2 * abs(turn[0]) + rest * abs(cost) + _ROUNDING * (1 + k / 2 * V),
+            0.2 * abs(turn[0]) + rest * abs(cost) + _lost(system, root.theta),
             abs(turn[1]) + _mistake_slope(mistakes) * (moved + floor) * mistakes + _ROUNDING,
         )  # fmt: skip
         root, moved_before = root._replace(theta=new_theta), moved
@@ -174,8 +178,7 @@ def _random_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
         uncertainty = _slope(system, root.theta) * float(width[0]) + _ROUNDING
         rest, wrong = float(width.max() + size), float(sampled.error.mean())
         spreads = [factor * float(part.std(ddof=1)) for part in (sampled.loss, sampled.error)]
-        spreads[0] += _LOSS_SLOPE * rest * float(sampled.loss.mean())
-        spreads[0] += _ROUNDING * (1 + system.problem.n_classes / 2 * system.law(root.theta).V)
+        spreads[0] += _LOSS_SLOPE * rest * float(sampled.loss.mean()) + _lost(system, root.theta)
         spreads[1] += _mistake_slope(wrong) * rest * wrong + _ROUNDING
         if level > 0 or uncertainty < _FEW * tol:
             error = _error(system, root.theta)
