@@ -4,7 +4,7 @@ from typing import Any
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.populations.mixture import Mixture
-from polyceptron.model.populations.population import POPULATIONS, Dataset, Levels, Population
+from polyceptron.model.populations.population import Dataset, Levels, Population
 from polyceptron.model.populations.teacher import (
     AnyTeacher,
     Perceptron,
@@ -12,10 +12,8 @@ from polyceptron.model.populations.teacher import (
     check_teacher,
     make_teacher,
 )
-from polyceptron.model.registry import Entry
 
 __all__ = [
-    "POPULATIONS",
     "AnyTeacher",
     "Dataset",
     "Levels",
@@ -28,18 +26,6 @@ __all__ = [
     "make_population",
     "make_teacher",
 ]
-
-
-def _even(classes: float, separation: float) -> Mixture:
-    return Mixture([1 / classes] * int(classes), separation=separation)
-
-
-# A new population: its file, and its entry here.
-POPULATIONS.add(
-    Entry("argmax", "the largest of k fields", lambda k: Teacher(int(k)), ("classes",), (3,)),
-    Entry("perceptron", "the sign of one field", Perceptron),
-    Entry("mixture", "Gaussian classes", _even, ("classes", "separation"), (3, 2.0)),
-)  # fmt: skip
 
 
 def make_population(model: str, n_classes: int | None = None, **columns: Any) -> Population:

@@ -166,7 +166,7 @@ class Mixture(Population):
         return Levels(table[:, 0], table[:, 1:-1], gram, np.zeros(len(table)))
 
     @property
-    def full_features(self) -> tuple[Array, Array] | None:
+    def full_features(self) -> tuple[Array, Array] | None:  # type: ignore[override]
         if self.covariances is None or self.means is None:
             return None
         return self.means * math.sqrt(self.means.shape[1]), self.covariances

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel
 from polyceptron.model.checks import check_size
-from polyceptron.model.registry import Registry
 from polyceptron.numerics import Array
 
 
@@ -56,6 +55,9 @@ class Population(ABC):
     model: ClassVar[str]  # in the column `model` of rows
     n_classes: int
     means: Array | None = None  # of a mixture, where they are given: samples have their dimension
+    symmetric: bool = False  # classes of a teacher that are alike: the theory of scalars serves
+    label_channel: Channel | None = None  # draws labels from fields; None where a group is a class
+    full_features: tuple[Array, Array] | None = None  # μ (k, d), Σ (k, d, d) without common axes
 
     @property
     @abstractmethod
@@ -81,11 +83,6 @@ class Population(ABC):
         return Dataset(X, np.asarray(y, dtype=np.int64), weights)
 
     @property
-    def symmetric(self) -> bool:
-        """Whether the classes of this teacher are alike, so that the theory of scalars serves."""
-        return False
-
-    @property
     @abstractmethod
     def class_shares(self) -> Array:
         """P(y = l) (k,)."""
@@ -94,11 +91,6 @@ class Population(ABC):
     def group_shares(self) -> Array:
         """p_c (G,): those of the classes in a mixture, (1,) for a teacher."""
         return np.ones(1)
-
-    @property
-    def label_channel(self) -> Channel | None:
-        """What draws labels from the teacher's fields; None where a group is a class."""
-        return None
 
     @property
     def field_covariance(self) -> Array:
@@ -114,14 +106,6 @@ class Population(ABC):
     @abstractmethod
     def levels_of_features(self) -> Levels | None:
         """Eigenvalues of all groups' covariances; None where they share no eigenvectors."""
-
-    @property
-    def full_features(self) -> tuple[Array, Array] | None:
-        """μ (k, d) and Σ (k, d, d) where the groups share no eigenvectors."""
-        return None
-
-
-POPULATIONS: Registry[Population] = Registry("population", Population)  # type: ignore[type-abstract]
 
 
 def numbers_text(values: Any) -> str:

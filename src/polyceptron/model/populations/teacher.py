@@ -50,6 +50,7 @@ class _Rule(Population):
     prior: Parsed[Prior]
     noise: Parsed[Channel]
     features: Parsed[Spectrum]
+    symmetric = True
 
     def draw_standard_weights(self, rng: np.random.Generator, dimension: int) -> Array:
         """W* (d, k) of independent features."""
@@ -68,12 +69,8 @@ class _Rule(Population):
         return self.noise.behind(self.features.hidden)
 
     @property
-    def label_channel(self) -> Channel | None:
+    def label_channel(self) -> Channel:  # type: ignore[override]
         return self.channel
-
-    @property
-    def symmetric(self) -> bool:
-        return True
 
     @property
     def class_shares(self) -> Array:
@@ -197,7 +194,7 @@ class Teacher(_Rule):
             object.__setattr__(self, name, None if value is None else as_rows(value))
 
     @property
-    def symmetric(self) -> bool:
+    def symmetric(self) -> bool:  # type: ignore[override]
         return self.biases is None and self.gram is None
 
     @property
