@@ -21,33 +21,14 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+import pydantic
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
+from polyceptron import model as md
 from polyceptron.display import cut_text, parse_numbers
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.tasks import REACHED, grid_strengths
 from polyceptron.files import read_text
-from polyceptron.model import (
-    ERM,
-    ESTIMATORS,
-    Population,
-    as_channel,
-    as_penalty,
-    as_prior,
-    as_spectrum,
-    make_estimator,
-    make_population,
-    make_teacher,
-)
 from polyceptron.model.checks import MAX_CLASSES, check_ridge
 
 MAX_ROWS = 50_000_000  # of a grid, if every list were combined with every other
@@ -76,15 +57,15 @@ def _prior(value: Any) -> Any:
             raise ValueError("a prior table has exactly the keys values and probabilities")
         value = (value["values"], value["probabilities"])
     try:
-        return as_prior(value)
+        return md.as_prior(value)
     except OverflowError:
         raise ValueError("a value or probability of the prior is too large") from None
 
 
 def _estimator(value: Any) -> Any:
-    if not ESTIMATORS.knows(value):
-        raise ValueError(f"should be one of the estimators {ESTIMATORS.help}")
-    return make_estimator(value)
+    if not md.ESTIMATORS.knows(value):
+        raise ValueError(f"should be one of the estimators {md.ESTIMATORS.help}")
+    return md.make_estimator(value)
 
 
 def _ridge(value: Any) -> float | str:
@@ -96,16 +77,16 @@ def _ridge(value: Any) -> float | str:
 def _class_weight(value: Any) -> str:
     """Class weights as their text; 'none' for weights of 1."""
     weights = None if value == "none" else value
-    return str(ERM(class_weight=weights).columns.get("class_weight", "none"))
+    return str(md.ERM(class_weight=weights).columns.get("class_weight", "none"))
 
 
-_LISTED, _RANGED = BeforeValidator(_as_list), BeforeValidator(_as_range)
+_LIST, _RANGED = BeforeValidator(_as_list), BeforeValidator(_as_range)
 _SOME = Field(min_length=1)
 Tolerance = Annotated[float, Field(gt=0, lt=1)]
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class SweepTable(_Table):
@@ -154,49 +135,49 @@ class PopulationTable(_Table):
     variances: Numbers | None = None
     levels: Numbers | None = None
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _check_population(self) -> Self:
         self.made()
         return self
 
-    def made(self, **more: Any) -> Population:
+    def made(self, **more: Any) -> md.Population:
         """The population; `more` are its prior, noise and features."""
         given = self.model_dump(exclude_none=True)
-        return make_population(**given, **({} if self.model == "mixture" else more))
+        return md.make_population(**given, **({} if self.model == "mixture" else more))
 
 
 class SweepGrid(_Table):
     """[[grid]]: every combination of the lists; instances are numbered 0, 1, 2, ..."""
 
-    model: Annotated[list[Literal["argmax", "perceptron"]], _LISTED, _SOME] = ["argmax"]
-    classes: Annotated[list[Annotated[int, Field(ge=2, le=MAX_CLASSES)]], _LISTED, _SOME] = [3]
-    prior: Annotated[list[Annotated[Any, _named(_prior)]], _LISTED, _SOME] = ["gaussian"]
-    noise: Annotated[list[Annotated[Any, _named(as_channel)]], _LISTED, _SOME] = ["none"]
-    features: Annotated[list[Annotated[Any, _named(as_spectrum)]], _LISTED, _SOME] = ["isotropic"]
-    sources: Annotated[list[Literal["theory", "amp", "erm"]], _LISTED, _SOME]
-    estimators: Annotated[list[Annotated[Any, _named(_estimator)]], _LISTED, _SOME] = ["bayes"]
+    model: Annotated[list[Literal["argmax", "perceptron"]], _LIST, _SOME] = ["argmax"]
+    classes: Annotated[list[Annotated[int, Field(ge=2, le=MAX_CLASSES)]], _LIST, _SOME] = [3]
+    prior: Annotated[list[Annotated[Any, _named(_prior)]], _LIST, _SOME] = ["gaussian"]
+    noise: Annotated[list[Annotated[Any, _named(md.as_channel)]], _LIST, _SOME] = ["none"]
+    features: Annotated[list[Annotated[Any, _named(md.as_spectrum)]], _LIST, _SOME] = ["isotropic"]
+    sources: Annotated[list[Literal["theory", "amp", "erm"]], _LIST, _SOME]
+    estimators: Annotated[list[Annotated[Any, _named(_estimator)]], _LIST, _SOME] = ["bayes"]
     ridge: Annotated[list[Annotated[Any, AfterValidator(_ridge)]], _RANGED] = []
-    penalty: Annotated[list[Annotated[Any, _named(as_penalty)]], _LISTED] = []
+    penalty: Annotated[list[Annotated[Any, _named(md.as_penalty)]], _LIST] = []
     intercept: bool = False
-    class_weight: Annotated[list[Annotated[Any, AfterValidator(_class_weight)]], _LISTED] = []
+    class_weight: Annotated[list[Annotated[Any, AfterValidator(_class_weight)]], _LIST] = []
     alpha: Annotated[list[Annotated[float, Field(gt=0, allow_inf_nan=False)]], _RANGED, _SOME]
-    dimension: Annotated[list[Annotated[int, Field(ge=1, le=10**9)]], _LISTED] = []
+    dimension: Annotated[list[Annotated[int, Field(ge=1, le=10**9)]], _LIST] = []
     instances: int = Field(default=1, ge=1, le=MAX_WHOLE)
     first_instance: int = Field(default=0, ge=0, le=MAX_WHOLE)
-    branch: Annotated[list[Literal["optimal", "amp", "informed"]], _LISTED] = []
-    start: Annotated[list[Literal["uninformed", "informed"]], _LISTED, _SOME] = ["uninformed"]
+    branch: Annotated[list[Literal["optimal", "amp", "informed"]], _LIST] = []
+    start: Annotated[list[Literal["uninformed", "informed"]], _LIST, _SOME] = ["uninformed"]
 
-    @model_validator(mode="before")
+    @pydantic.model_validator(mode="before")
     @classmethod
     def _fill(cls, values: Any) -> Any:
         """Classes and prior that are not given are those of the model, as everywhere."""
         model = values.get("model", "argmax") if isinstance(values, dict) else None
         if model in ("perceptron", ["perceptron"]):
-            own = make_teacher("perceptron")
+            own = md.make_teacher("perceptron")
             return {"classes": own.n_classes, "prior": own.prior.name, **values}
         return values
 
-    @field_validator("*")
+    @pydantic.field_validator("*")
     @classmethod
     def _check_repeats(cls, value: Any) -> Any:
         counts = Counter(value if isinstance(value, list) else ()).items()
@@ -206,25 +187,25 @@ class SweepGrid(_Table):
             raise ValueError(f"every value may stand only once, repeated: {shown}")
         return value
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _check_combination(self) -> Self:
-        listed = {make_estimator(name).source for name in self.estimators}
+        listed = {md.make_estimator(name).source for name in self.estimators}
         for source in {"amp", "erm"} & set(self.sources) - listed:
-            known = [n for n in ESTIMATORS.choices if make_estimator(n).source == source]
+            known = [n for n in md.ESTIMATORS.choices if md.make_estimator(n).source == source]
             raise ValueError(
                 f"the source {source!r} computes one of the estimators {', '.join(known)}, and "
                 "none of them is listed"
             )
         for name in self.estimators:
             for strength in grid_strengths(self, name):
-                make_estimator(name, **strength)  # a loss may give a ridge of 0 no meaning
+                md.make_estimator(name, **strength)  # a loss may give a ridge of 0 no meaning
         if {"amp", "erm"} & set(self.sources) and not self.dimension:
             raise ValueError("the sources 'amp' and 'erm' need dimension = [...]")
         if "perceptron" in self.model and self.classes != [2]:
             raise ValueError(f"the model 'perceptron' has classes = [2], got {self.classes}")
         for n_classes, noise, features in product(self.classes, self.noise, self.features):
             # Labels may be too random, or the noise one that such features do not go with.
-            make_teacher("argmax", n_classes, "gaussian", noise, features)
+            md.make_teacher("argmax", n_classes, "gaussian", noise, features)
         if self.dimension:
             if max(self.alpha) * max(self.dimension) > MAX_WHOLE:
                 raise ValueError(f"alpha = {max(self.alpha):g} is too much in these dimensions")
@@ -251,7 +232,7 @@ class SweepSpec(_Table):
     population: PopulationTable | None = None
     grid: Annotated[list[SweepGrid], Field(min_length=1)]
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _check_size(self) -> Self:
         for grid in self.grid if self.population is not None else ():
             if {"model", "classes"} & grid.model_fields_set:
@@ -316,7 +297,7 @@ def parse_spec(text: str, name: str = "sweep") -> SweepSpec:
         raise InvalidInput(f"{name} has arrays or tables nested too deeply to be read") from None
     try:
         return SweepSpec.model_validate(values)
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         items = error.errors(include_url=False)
         mistakes = [_describe(item, text, name) for item in items[:MAX_MISTAKES]]
         if len(items) > MAX_MISTAKES:

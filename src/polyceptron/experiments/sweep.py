@@ -198,7 +198,7 @@ def make_plan(spec: SweepSpec, store: Store | None = None) -> SweepPlan:
     """Walk the whole grid once and count."""
     plan = SweepPlan({} if store is None else store.time_scale())
     for task, missing in missing_cases(spec, store):
-        content = task.shared
+        content = task.cases[0]
         name = (content["source"], content["estimator"], content.get("dimension"))
         part = plan.parts.setdefault(name, [0, 0, 0.0])
         part[0] += len(task.cases)

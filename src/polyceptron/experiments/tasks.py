@@ -32,19 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyceptron.model import (
-    CHANNELS,
-    ESTIMATORS,
-    LOSSES,
-    PENALTIES,
-    PRIORS,
-    Entry,
-    Estimator,
-    Registry,
-    make_estimator,
-    make_population,
-    make_teacher,
-)
+from polyceptron import model as md
 from polyceptron.numerics import short_products
 from polyceptron.rows import Row, Status, make_row
 from polyceptron.version import VERSION
@@ -53,7 +41,6 @@ if TYPE_CHECKING:
     from polyceptron.experiments.spec import SweepGrid, SweepSpec
 
 KEY_FORMAT = "polyceptron-task-2"
-NOISELESS, ISOTROPIC = "none", "isotropic"
 # The branch of the theory that message passing is compared with, by its start.
 REACHED = {"uninformed": "amp", "informed": "informed"}
 POPULATION = (  # columns from which a population is made again
@@ -72,11 +59,6 @@ class Task:
     """Cases that are computed together: they differ in their α, or in their ridge or penalty."""
 
     cases: tuple[Content, ...]
-
-    @property
-    def shared(self) -> Content:
-        """What all cases ask for (with the first one's value of what they differ in)."""
-        return self.cases[0]
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
@@ -99,9 +81,9 @@ def seed_path(
     """(entropy, four words of the problem's hash, instance): the place of an instance's seed."""
     known = dict(problem)
     plain = [known.pop(name, None) for name in ("model", "n_classes", "prior")]
-    noise, features = known.pop("noise", NOISELESS), known.pop("features", None)
+    noise, features = known.pop("noise", "none"), known.pop("features", None)
     asked = [*plain, float(alpha), dimension]
-    if noise != NOISELESS or features is not None or known:
+    if noise != "none" or features is not None or known:
         asked.append(noise)
     if features is not None or known:
         asked.append(features)
@@ -146,7 +128,7 @@ def _problems(spec: SweepSpec, grid: SweepGrid) -> Iterator[Content]:
     lists = grid.model, grid.classes, grid.prior, grid.noise, grid.features
     for model, n_classes, prior, noise, features in product(*lists):
         problem = {"model": model, "n_classes": n_classes, "prior": prior, "noise": noise}
-        yield problem | ({} if features == ISOTROPIC else {"features": features})
+        yield problem | ({} if features == "isotropic" else {"features": features})
 
 
 def _values(content: Content) -> Content:
@@ -159,7 +141,7 @@ def _values(content: Content) -> Content:
 def grid_strengths(grid: SweepGrid, estimator: str) -> list[Content]:
     """What columns of a grid make of an estimator: ridge or penalty, intercept, class weights."""
     given: list[Content] = [{}]
-    student = make_estimator(estimator)
+    student = md.make_estimator(estimator)
     if student.takes_ridge:
         given = [{"ridge": r} for r in grid.ridge] + [{"penalty": p} for p in grid.penalty]
         given = given or [{"ridge": student.columns["ridge"]}]
@@ -174,7 +156,7 @@ def _variants(grid: SweepGrid, estimator: str, source: str) -> list[Content]:
     """What a source is asked of an estimator at one point: branches, starts, or strengths."""
     if source not in grid.sources:
         return []
-    if source == "theory" and make_estimator(estimator).branches:
+    if source == "theory" and md.make_estimator(estimator).branches:
         return [{"branch": branch} for branch in grid.branches]
     if source == "amp":
         return [{"start": start} for start in grid.start]
@@ -197,7 +179,7 @@ def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator
         path = seed_path(spec.sweep.seed, problem, alpha, dimension, instance)
         point = {**problem, "alpha": alpha, "dimension": dimension, "seed_path": list(path)}
         for estimator in grid.estimators:
-            source = make_estimator(estimator).source
+            source = md.make_estimator(estimator).source
             base = {"source": source, **point, "estimator": estimator, **settings[source]}
             base |= _values(base)
             cases = tuple({**base, **variant} for variant in _variants(grid, estimator, source))
@@ -209,7 +191,7 @@ def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator
 
 def case_cost(content: Content) -> float:
     """Expected seconds of one row, roughly: a store corrects them by what its rows took."""
-    k, estimator = int(content["n_classes"]), make_estimator(content["estimator"])
+    k, estimator = int(content["n_classes"]), md.make_estimator(content["estimator"])
     if content["source"] == "theory":
         return estimator.point_cost(k)
     d = int(content["dimension"])
@@ -240,8 +222,8 @@ class CaseResult:
 
 def compute_rows(task: Task) -> list[Row]:
     """The rows of a task, one for each case, in order."""
-    content = task.shared
-    teacher: Any = make_population(**{n: content[n] for n in POPULATION if n in content})
+    content = task.cases[0]
+    teacher: Any = md.make_population(**{n: content[n] for n in POPULATION if n in content})
     if content["source"] == "theory":
         from polyceptron.theory.curve import curve_rows
 
@@ -259,8 +241,8 @@ def compute_rows(task: Task) -> list[Row]:
     return first.simulate(teacher, *place, also=also, **settings)
 
 
-def _student(content: Content) -> Estimator:
-    return make_estimator(content["estimator"], **{name: content.get(name) for name in STUDENT})
+def _student(content: Content) -> md.Estimator:
+    return md.make_estimator(content["estimator"], **{name: content.get(name) for name in STUDENT})
 
 
 def attempt(runner: Runner, task: Task) -> list[CaseResult]:
@@ -316,9 +298,8 @@ def environment() -> dict[str, str]:
     return {"polyceptron": VERSION, **versions}
 
 
-REGISTRIES: dict[str, Registry[Any]] = {
-    registry.kind: registry for registry in (LOSSES, PENALTIES, PRIORS, CHANNELS, ESTIMATORS)
-}
+_KINDS = (md.LOSSES, md.PENALTIES, md.PRIORS, md.CHANNELS, md.ESTIMATORS)
+REGISTRIES: dict[str, md.Registry[Any]] = {registry.kind: registry for registry in _KINDS}
 _LABELS = np.array([0, 1, 2, 0, 1])
 _FIELDS = np.array([[0.3, -1.1, 0.8], [2.0, 0.1, -0.4], [-0.7, 0.9, 1.6], [4, -3, 0], [0, 0, 0]])
 
@@ -337,7 +318,9 @@ def with_members(runner: Runner) -> Runner:
     return partial(_run_with, members, runner) if members else runner
 
 
-def _run_with(members: list[tuple[str, Entry[Any], str]], runner: Runner, task: Task) -> list[Row]:
+def _run_with(
+    members: list[tuple[str, md.Entry[Any], str]], runner: Runner, task: Task
+) -> list[Row]:
     """The first task in a process registers the members there."""
     for kind, entry, values in members:
         with _guard:
@@ -350,7 +333,7 @@ def _run_with(members: list[tuple[str, Entry[Any], str]], runner: Runner, task: 
 
 def values_of(kind: str, name: str) -> str | None:
     """A hash of what the member computes; None for the package's own, whose names are enough."""
-    if kind == "estimator" and LOSSES.knows(name):
+    if kind == "estimator" and md.LOSSES.knows(name):
         kind = "loss"
     head = REGISTRIES[kind].head(name)
     entry = next((e for e in REGISTRIES[kind].own if e.name == head), None)
@@ -358,11 +341,11 @@ def values_of(kind: str, name: str) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def _values_once(kind: str, name: str, entry: Entry[Any]) -> str:
+def _values_once(kind: str, name: str, entry: md.Entry[Any]) -> str:
     return _hash(kind, REGISTRIES[kind].read(name))
 
 
-def _from_outside(entry: Entry[Any]) -> bool:
+def _from_outside(entry: md.Entry[Any]) -> bool:
     return not getattr(entry.make, "__module__", "").startswith("polyceptron.")
 
 
@@ -374,15 +357,15 @@ def _hash(kind: str, member: Any) -> str:
 
 
 _NUMBERS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
-    LOSSES.kind: lambda loss: tuple(
+    md.LOSSES.kind: lambda loss: tuple(
         part(_FIELDS, _LABELS) for part in (loss.value, loss.gradient, loss.hessian)
     ),
-    PRIORS.kind: lambda prior: prior.tilted(np.array([-2.0, 0.0, 0.3, 1.0, 5.0]), 1.5),
-    CHANNELS.kind: lambda noise: noise.label_law(np.sort(_FIELDS[:, 1:], axis=1).T, 0.5),
-    PENALTIES.kind: lambda one: one.denoise(_FIELDS - _FIELDS.mean(1, keepdims=True), 1.5),
-    ESTIMATORS.kind: lambda one: tuple(
+    md.PRIORS.kind: lambda prior: prior.tilted(np.array([-2.0, 0.0, 0.3, 1.0, 5.0]), 1.5),
+    md.CHANNELS.kind: lambda noise: noise.label_law(np.sort(_FIELDS[:, 1:], axis=1).T, 0.5),
+    md.PENALTIES.kind: lambda one: one.denoise(_FIELDS - _FIELDS.mean(1, keepdims=True), 1.5),
+    md.ESTIMATORS.kind: lambda one: tuple(
         row[name]
-        for row in one.rows(make_teacher("argmax", 3, "gaussian"), [0.7, 3.0])
+        for row in one.rows(md.make_teacher("argmax", 3, "gaussian"), [0.7, 3.0])
         for name in ("m", "q", "generalisation_error")
     ),
 }

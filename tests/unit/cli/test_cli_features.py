@@ -84,7 +84,7 @@ def test_a_sweep_keeps_spectra_apart_and_confirms_each(tmp_path):
         key for task in expand(parse_spec(SPEC.replace(f', "{TWO}"', ""))) for key in task.keys
     }
     assert plain < keys  # rows of independent features are where they were
-    seeds = {tuple(task.shared["seed_path"]) for task in tasks if "seed_path" in task.shared}
+    seeds = {tuple(task.cases[0]["seed_path"]) for task in tasks if "seed_path" in task.cases[0]}
     assert len(seeds) == 8
     run_sweep(parse_spec(SPEC), tmp_path / "spectra.db", workers=1)
     with Store(tmp_path / "spectra.db") as store:

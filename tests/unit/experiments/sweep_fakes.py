@@ -63,21 +63,21 @@ def slow(task: Task) -> list[dict[str, Any]]:
 
 def forever(task: Task) -> list[dict[str, Any]]:
     """The first theory task ends; nothing else does."""
-    if task.shared["source"] == "erm":
+    if task.cases[0]["source"] == "erm":
         time.sleep(600)
     return draw(task)
 
 
 def fail(task: Task) -> list[dict[str, Any]]:
     """Raises for one ridge of the ERM rows."""
-    if task.shared["source"] == "erm" and POISON in [content["ridge"] for content in task.cases]:
+    if task.cases[0]["source"] == "erm" and POISON in [content["ridge"] for content in task.cases]:
         raise ZeroDivisionError("no minimum at this ridge")
     return draw(task)
 
 
 def suicide(task: Task) -> list[dict[str, Any]]:
     """Its process dies by SIGKILL in one instance, as under the out-of-memory killer."""
-    content = task.shared
+    content = task.cases[0]
     if content["source"] == "erm" and content["seed_path"][-1] == 1 and content["alpha"] == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.01)

@@ -45,7 +45,7 @@ def test_every_noise_has_seeds_and_keys_of_its_own() -> None:
     spec = parse_spec(grid.format(json.dumps(["none", *NOISES])))
     tasks = list(expand(spec))
     assert len({task.keys[0] for task in tasks}) == 8
-    assert len({tuple(task.shared.get("seed_path", ())) for task in tasks}) == 1 + 4
+    assert len({tuple(task.cases[0].get("seed_path", ())) for task in tasks}) == 1 + 4
     alone = list(expand(parse_spec(grid.format('"none"'))))
     assert {task.keys for task in alone} <= {task.keys for task in tasks}
 

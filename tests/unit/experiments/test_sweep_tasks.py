@@ -58,7 +58,7 @@ def keys(of: SweepSpec) -> set[str]:
 
 
 def tasks(source: str, **changes: object) -> list[Task]:
-    return [task for task in expand(spec(**changes)) if task.shared["source"] == source]
+    return [task for task in expand(spec(**changes)) if task.cases[0]["source"] == source]
 
 
 def test_every_combination_once() -> None:
@@ -102,7 +102,7 @@ def test_a_tolerance_is_part_of_the_question() -> None:
 
 def test_all_estimators_and_sources_see_the_same_data() -> None:
     def instances(source: str) -> set[tuple[int, ...]]:
-        return {tuple(task.shared["seed_path"]) for task in tasks(source)}
+        return {tuple(task.cases[0]["seed_path"]) for task in tasks(source)}
 
     assert instances("amp") == instances("erm")
     assert len(instances("amp")) == 2 * 2 * 3 * 2 * 2
@@ -150,7 +150,7 @@ def test_the_plan_counts_and_costs() -> None:
     costs = sum(case_cost(content) for task in expand(spec()) for content in task.cases)
     assert plan.seconds == pytest.approx(costs)
     assert plan.largest_bytes == 8 * 60 * 20
-    content = tasks("erm")[0].shared  # at large d, the cost grows as n d
+    content = tasks("erm")[0].cases[0]  # at large d, the cost grows as n d
     large, larger = ({**content, "dimension": d} for d in (10_000, 100_000))
     assert case_cost(larger) == pytest.approx(100 * case_cost(large), rel=0.02)
     assert make_plan(theory(3)).largest_bytes == 0
@@ -229,9 +229,9 @@ def test_the_number_of_the_first_instance_costs_nothing(first: int) -> None:
     start = time.process_time()
     both = parse_spec(far + near)
     assert make_plan(both).rows == 4
-    listed = [task.shared["seed_path"][-1] for task in expand(both)]
+    listed = [task.cases[0]["seed_path"][-1] for task in expand(both)]
     assert listed == [0, 1, first, first + 1]
-    assert len({seed_of(task.shared["seed_path"]) for task in expand(both)}) == 4
+    assert len({seed_of(task.cases[0]["seed_path"]) for task in expand(both)}) == 4
     only_theory = parse_spec(
         f'[[grid]]\nsources = "theory"\nalpha = [1]\ninstances = 1000000000\n'
         f"first_instance = {first}\n"
@@ -245,7 +245,7 @@ def test_instances_come_outermost_also_across_grids() -> None:
     grids = text.format("1, 2", "instances = 2\n") + text.format(
         3, "instances = 3\nfirst_instance = 1\n"
     )
-    listed = [(t.shared["seed_path"][-1], t.shared["alpha"]) for t in expand(parse_spec(grids))]
+    listed = [(t.cases[0]["seed_path"][-1], t.cases[0]["alpha"]) for t in expand(parse_spec(grids))]
     assert listed == [(0, 1), (0, 2), (1, 1), (1, 2), (1, 3), (2, 3), (3, 3)]
 
 
@@ -253,7 +253,7 @@ def test_theory_beside_message_passing_is_of_its_branch() -> None:
     def branches(lines: str) -> set[str]:
         base = "[[grid]]\nalpha = [1]\ndimension = [10]\n"
         found = expand(parse_spec(base + lines))
-        return {t.shared["branch"] for t in found if t.shared["source"] == "theory"}
+        return {t.cases[0]["branch"] for t in found if t.cases[0]["source"] == "theory"}
 
     assert branches('sources = "theory"') == {"optimal"}
     assert branches('sources = ["theory", "amp"]') == {"amp"}
