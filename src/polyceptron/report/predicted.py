@@ -30,9 +30,8 @@ from polyceptron.numerics import Array
 from polyceptron.report.learning_curves import curve_text
 from polyceptron.report.measured_curve import Forecast, forecast, measure_errors
 from polyceptron.report.pictures.curves import curves_panel
-from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel, notebook_axes
-from polyceptron.report.pictures.parts import Legend, Picture, Trace, numbers
-from polyceptron.report.pictures.parts import style as house_style
+from polyceptron.report.pictures.matplotlib_figure import plot_panel
+from polyceptron.report.pictures.parts import Legend, Trace, numbers
 from polyceptron.rows import Row, Status, frame, make_row
 from polyceptron.theory.curve import curve_rows
 
@@ -230,7 +229,6 @@ class PredictedCurve:
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
         """Symbols, lines of theory and forecast, and words, on `ax` or a new figure of pyplot."""
-        check_style(style)
         # The teacher is the theory's alone: it does not tell what was measured from it.
         alone = ["model", "prior", "noise", "features", "ridge"]
         panel = curves_panel(self.frame.drop(columns=alone, errors="ignore"), log_x=True)
@@ -245,10 +243,7 @@ class PredictedCurve:
         title = f"Theory of a linear rule on Gaussian inputs\nmisfit {self.misfit:.2g}"
         far = ": not a prediction of these data" if self.misfit > _FAR else ""
         panel = replace(panel, traces=traces, legend=Legend(), title=title + far)
-        ax = notebook_axes(Picture((panel,))) if ax is None else ax
-        with house_style():
-            draw_panel(ax, panel, [style])
-        return ax
+        return plot_panel(panel, ax, style)
 
     def __repr__(self) -> str:
         shown = self.frame.drop(columns=["noise", "features"], errors="ignore")

@@ -37,7 +37,7 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.report.measured_curve import measure_errors
 from polyceptron.report.pictures import parts as pic
-from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel, notebook_axes
+from polyceptron.report.pictures.matplotlib_figure import plot_panel
 from polyceptron.report.predicted import fit_model, theory_errors
 from polyceptron.rows import Status
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
@@ -114,8 +114,7 @@ def twin_point(
     else:
         scores = _drawn(mixture, spec, n, d, check_size(draws, "draws"), seed)
         made, words, status = "draws", f"{draws} fits to drawn samples{words}", Status.OK
-    error, unsure, loss, loss_unsure = scores
-    return TwinPoint(n, d, error, unsure, loss, loss_unsure, made, words, status)
+    return TwinPoint(n, d, *scores, made, words, status)
 
 
 def projected(mixture: Mixture, directions: int) -> tuple[Mixture, float]:
@@ -185,12 +184,7 @@ class TwinReport:
 
     def plot(self, ax: Axes | None = None, score: str = "error", **style: Any) -> Axes:
         """The error (or `score="log_loss"`) against n: symbols measured, lines of the models."""
-        check_style(style)
-        panel = twins_panel(self.frame, score)
-        ax = notebook_axes(pic.Picture((panel,))) if ax is None else ax
-        with pic.style():
-            draw_panel(ax, panel, [style])
-        return ax
+        return plot_panel(twins_panel(self.frame, score), ax, style)
 
 
 def twins_panel(table: pd.DataFrame, score: str = "error") -> pic.Panel:

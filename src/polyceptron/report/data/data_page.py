@@ -456,7 +456,7 @@ def _points(rows: Sequence[dict[str, Any]], x: str, y: str, **look: Any) -> pic.
 
 def _svg(panel: pic.Panel, number: int) -> str:
     """The picture without what only a file of its own needs."""
-    text = svg_text(pic.Picture((panel,), height=2.6), f"picture-{number}")
+    text = svg_text(pic.Picture((panel,), height=2.6))
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)

@@ -51,6 +51,15 @@ def notebook_axes(picture: Picture) -> Axes:
     return ax
 
 
+def plot_panel(panel: Panel, ax: Axes | None, own: Style) -> Axes:
+    """Draw on the axes, or on new ones of pyplot; `own` are a user's keywords for the lines."""
+    check_style(own)
+    ax = notebook_axes(Picture((panel,))) if ax is None else ax
+    with style():
+        draw_panel(ax, panel, [own])
+    return ax
+
+
 def draw_panel(
     ax: Axes, panel: Panel, styles: Sequence[Style] = (), note_size: float = 6.5
 ) -> list[Any]:
@@ -162,16 +171,11 @@ def check_figure_path(path: str | Path) -> Path:
     return target
 
 
-def svg_text(picture: Picture, salt: str = "polyceptron") -> str:
-    """The picture as text, for a page; `salt` goes into the names within."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
+def svg_text(picture: Picture) -> str:
+    """The picture as text, for a page."""
     buffer = io.StringIO()
-    figure = render_matplotlib(picture)
-    with style(), mpl.rc_context({"svg.hashsalt": salt}):
-        canvas: Any = FigureCanvasSVG(figure)
-        canvas.print_svg(buffer, metadata={"Date": None})
+    with style():
+        render_matplotlib(picture).savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
 
 
