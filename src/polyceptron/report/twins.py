@@ -114,7 +114,8 @@ def twin_point(
     else:
         scores = _drawn(mixture, spec, n, d, check_size(draws, "draws"), seed)
         made, words, status = "draws", f"{draws} fits to drawn samples{words}", Status.OK
-    return TwinPoint(n, d, *scores, made, words, status)
+    error, unsure, loss, loss_unsure = scores
+    return TwinPoint(n, d, error, unsure, loss, loss_unsure, made, words, status)
 
 
 def projected(mixture: Mixture, directions: int) -> tuple[Mixture, float]:
