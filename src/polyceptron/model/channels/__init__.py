@@ -1,10 +1,11 @@
 """How a label is drawn from the teacher's fields: the argmax, with each kind of noise."""
 
-from polyceptron.model.channels.channel import CHANNELS, Channel, Flips, GaussianNoise
-from polyceptron.model.channels.softmax import SoftmaxNoise
+from polyceptron.model.channels.channel import CHANNELS as CHANNELS
+from polyceptron.model.channels.channel import Channel as Channel
+from polyceptron.model.channels.channel import Flips as Flips
+from polyceptron.model.channels.channel import GaussianNoise as GaussianNoise
+from polyceptron.model.channels.softmax import SoftmaxNoise as SoftmaxNoise
 from polyceptron.model.registry import Entry
-
-__all__ = ["CHANNELS", "Channel", "Flips", "GaussianNoise", "SoftmaxNoise", "as_channel"]
 
 # A new noise: its file, and its entry here.
 CHANNELS.add(

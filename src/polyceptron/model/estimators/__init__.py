@@ -10,35 +10,18 @@ from dataclasses import replace
 from typing import Any
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.estimators.estimator import Estimator, Jump, Probabilities, StudentLaw
-from polyceptron.model.estimators.students import (
-    ERM,
-    BayesOptimal,
-    ClassMeans,
-    DiscriminantAnalysis,
-    OneVsRest,
-    PosteriorAverage,
-)
+from polyceptron.model.estimators.estimator import Estimator as Estimator
+from polyceptron.model.estimators.estimator import Jump as Jump
+from polyceptron.model.estimators.estimator import Probabilities as Probabilities
+from polyceptron.model.estimators.estimator import StudentLaw as StudentLaw
+from polyceptron.model.estimators.students import ERM as ERM
+from polyceptron.model.estimators.students import BayesOptimal as BayesOptimal
+from polyceptron.model.estimators.students import ClassMeans as ClassMeans
+from polyceptron.model.estimators.students import DiscriminantAnalysis as DiscriminantAnalysis
+from polyceptron.model.estimators.students import OneVsRest as OneVsRest
+from polyceptron.model.estimators.students import PosteriorAverage as PosteriorAverage
 from polyceptron.model.losses import LOSSES, Loss
 from polyceptron.model.registry import Entry, Registry
-
-__all__ = [
-    "ERM",
-    "ESTIMATORS",
-    "BayesOptimal",
-    "ClassMeans",
-    "DiscriminantAnalysis",
-    "Estimator",
-    "Jump",
-    "OneVsRest",
-    "PosteriorAverage",
-    "Probabilities",
-    "StudentLaw",
-    "as_erm",
-    "as_estimator",
-    "make_estimator",
-    "plain_estimators",
-]
 
 
 class _Estimators(Registry[Estimator]):
@@ -77,7 +60,6 @@ ESTIMATORS.add(
         "one-vs-rest",
         "each class against all others",
         OneVsRest,
-        label="one-vs-rest",
         plain=False,
         read=lambda rest: OneVsRest(loss=rest[1:].removesuffix("]")),
     ),  # type: ignore[arg-type]

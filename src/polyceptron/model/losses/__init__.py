@@ -1,23 +1,17 @@
 """Convex losses of the class fields, with their short cuts."""
 
-from polyceptron.model.losses.cross_entropy import CrossEntropy, Smoothed
-from polyceptron.model.losses.hinges import Hinge, MaxMargin, SquaredHinge, WestonWatkins
-from polyceptron.model.losses.loss import LOSSES, Loss, SquareLoss, as_loss, check_symmetric
+from polyceptron.model.losses.cross_entropy import CrossEntropy as CrossEntropy
+from polyceptron.model.losses.cross_entropy import Smoothed as Smoothed
+from polyceptron.model.losses.hinges import Hinge as Hinge
+from polyceptron.model.losses.hinges import MaxMargin as MaxMargin
+from polyceptron.model.losses.hinges import SquaredHinge as SquaredHinge
+from polyceptron.model.losses.hinges import WestonWatkins as WestonWatkins
+from polyceptron.model.losses.loss import LOSSES as LOSSES
+from polyceptron.model.losses.loss import Loss as Loss
+from polyceptron.model.losses.loss import SquareLoss as SquareLoss
+from polyceptron.model.losses.loss import as_loss as as_loss
+from polyceptron.model.losses.loss import check_symmetric as check_symmetric
 from polyceptron.model.registry import Entry
-
-__all__ = [
-    "LOSSES",
-    "CrossEntropy",
-    "Hinge",
-    "Loss",
-    "MaxMargin",
-    "Smoothed",
-    "SquareLoss",
-    "SquaredHinge",
-    "WestonWatkins",
-    "as_loss",
-    "check_symmetric",
-]
 
 # A new loss: its file, and its entry here.
 LOSSES.add(

@@ -48,13 +48,7 @@ from scipy.special import expit, log_expit, softmax, wrightomega
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.law import Decay
-from polyceptron.model.losses.coordinates import (
-    AdditivePull,
-    Coordinates,
-    Placed,
-    Pull,
-    SoftmaxPull,
-)
+from polyceptron.model.losses import coordinates as xy
 from polyceptron.model.losses.hinges import MaxMargin
 from polyceptron.model.losses.loss import Loss, broadcast, one_hot, pair_decay
 from polyceptron.numerics import Array
@@ -176,7 +170,7 @@ def _row_breaks(c: Array, breaks: Array, steps: Array = _STEPS) -> Array:
     return blend_rows(Y, steps, _SHARE)
 
 
-def _of_proximal(u: Array, Y: Array, E: Array, V: float) -> Placed:
+def _of_proximal(u: Array, Y: Array, E: Array, V: float) -> xy.Placed:
     """Gaps, volume and pull where the loss is ln(1 + e^u) and the other classes are apart by Y."""
     lost, A = expit(u), np.log1p(E) - u
     p1, p2 = expit(-u), lost / (1 + E)
@@ -187,11 +181,11 @@ def _of_proximal(u: Array, Y: Array, E: Array, V: float) -> Placed:
     a1, a2, a3 = p1 / d1, p2 / d2, p3 / d3
     total = a1 + a2 + a3
     trace = 2 * (a1 * a2 + (a1 + a2) * a3) / total
-    pull = Pull(np.stack([-p2, -p3]), trace, np.logaddexp(0.0, u), A)
-    return Placed(gaps, d1 * d2 * d3 * total, pull)
+    pull = xy.Pull(np.stack([-p2, -p3]), trace, np.logaddexp(0.0, u), A)
+    return xy.Placed(gaps, d1 * d2 * d3 * total, pull)
 
 
-class ProximalCoordinates(Coordinates):
+class ProximalCoordinates(xy.Coordinates):
     """x = A − A₀ on the line; on the plane rows of one a, and Y along them.
 
     Smoothed labels take ε(e_y − 1/k) off the pull: their gaps are larger by εV at the same A.
@@ -202,7 +196,7 @@ class ProximalCoordinates(Coordinates):
     def __init__(self, epsilon: float = 0.0) -> None:
         self.epsilon = epsilon
 
-    def _smoothed(self, found: Placed, V: float) -> Placed:
+    def _smoothed(self, found: xy.Placed, V: float) -> xy.Placed:
         """From the gaps and the pull of labels as they are."""
         if self.epsilon == 0:
             return found
@@ -210,9 +204,9 @@ class ProximalCoordinates(Coordinates):
         lead = found.gaps - V * (pull.others + pull.others.sum(0))  # of the proximal point
         value = pull.value + share * lead.sum(0)
         pull = pull._replace(others=pull.others + share, value=value)
-        return Placed(found.gaps + self.epsilon * V, found.stretch, pull)
+        return xy.Placed(found.gaps + self.epsilon * V, found.stretch, pull)
 
-    def at_gaps(self, gaps: Array, V: float) -> Pull:
+    def at_gaps(self, gaps: Array, V: float) -> xy.Pull:
         plain = gaps - self.epsilon * V
         if len(gaps) == 1:
             return self.on_line(proximal_gap(plain[0], V) - _start(V, self.epsilon * V), V).pull
@@ -221,8 +215,8 @@ class ProximalCoordinates(Coordinates):
         p = np.exp(log_p)
         trace = softmax_curvature(p, expit(-u), spread)
         margin = plain[0] + V * (expit(u) + p[:, 0])
-        pull = Pull(-p.T, trace, np.logaddexp(0.0, u), margin)
-        return self._smoothed(Placed(plain, 1.0, pull), V).pull
+        pull = xy.Pull(-p.T, trace, np.logaddexp(0.0, u), margin)
+        return self._smoothed(xy.Placed(plain, 1.0, pull), V).pull
 
     def mistake_gap(self, V: float) -> float | None:
         """−V: at z₁ = z₂ the gap is −V(1 − p₁ + p₂) = −V wherever the others are."""
@@ -232,19 +226,19 @@ class ProximalCoordinates(Coordinates):
         shift = self.epsilon * V
         return _with_bends([proximal_gap(breaks - shift, V)], V) - _start(V, shift)
 
-    def on_line(self, x: Array, V: float) -> Placed:
+    def on_line(self, x: Array, V: float) -> xy.Placed:
         A = x + _start(V, self.epsilon * V)
         g = expit(-A)  # the other class's probability
         bend = 2 * g * expit(A)
         stretch = 1 + V * bend
-        pull = Pull(-g[None], bend / stretch, np.logaddexp(0.0, -A), A)
-        return self._smoothed(Placed((A - 2 * V * g)[None], stretch, pull), V)
+        pull = xy.Pull(-g[None], bend / stretch, np.logaddexp(0.0, -A), A)
+        return self._smoothed(xy.Placed((A - 2 * V * g)[None], stretch, pull), V)
 
     def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
         other = expit(-row - _start(V, self.epsilon * V))
         return _row_breaks(V * other / (1 + other), breaks)
 
-    def on_plane(self, row: Array, y: Array, V: float) -> Placed:
+    def on_plane(self, row: Array, y: Array, V: float) -> xy.Placed:
         alone = row + _start(V, self.epsilon * V)  # the label's lead without the third class
         other = expit(-alone)
         a = alone - 2 * V * other
@@ -254,9 +248,9 @@ class ProximalCoordinates(Coordinates):
         p2, lost = -found.pull.others[0], -found.pull.others.sum(0)
         bend = (1 + 2 * V * other * (1 - other)) / (1 + V * (1 - lost) * (lost + p2))
         gaps = found.gaps + (a - found.gaps[0])
-        return self._smoothed(Placed(gaps, found.stretch * bend, found.pull), V)
+        return self._smoothed(xy.Placed(gaps, found.stretch * bend, found.pull), V)
 
-    def wide(self, width: float, V: float) -> Coordinates | None:
+    def wide(self, width: float, V: float) -> xy.Coordinates | None:
         """For labels of scale 1 in A, ∂a/∂A ≈ 1 + A₀ at the boundary."""
         narrow = V < _LARGE or width < _WIDE * (1 + _start(V, self.epsilon * V))
         return None if narrow else _WideProximal(self.epsilon)
@@ -276,7 +270,7 @@ class _WideProximal(ProximalCoordinates):
         longer = np.sort(np.concatenate([_STEPS[:4], _STEPS[1:] + math.log1p(V)]))
         return _row_breaks(V * expit(-row), breaks, longer)
 
-    def on_plane(self, row: Array, y: Array, V: float) -> Placed:
+    def on_plane(self, row: Array, y: Array, V: float) -> xy.Placed:
         E = np.exp(-y)
         return self._smoothed(_of_proximal(np.log1p(E) - row, y, E, V), V)
 
@@ -356,11 +350,11 @@ class CrossEntropy(Loss):
         return pair_decay(ridge, n_classes, math.pi**2 / 12, math.log(2) - 0.5, pull=0.5)
 
     @property
-    def coordinates(self) -> Coordinates:
+    def coordinates(self) -> xy.Coordinates:
         return ProximalCoordinates(self.epsilon)
 
-    def additive(self, V: float) -> AdditivePull | None:
-        return SoftmaxPull(V)
+    def additive(self, V: float) -> xy.AdditivePull | None:
+        return xy.SoftmaxPull(V)
 
 
 @dataclass(frozen=True)
@@ -391,5 +385,5 @@ class Smoothed(CrossEntropy):
         """p = 1/2: also of aligned students the pull does not vanish where labels are right."""
         return Decay(0.5) if self.epsilon > 0 else super().decay(ridge, n_classes)
 
-    def additive(self, V: float) -> AdditivePull | None:
+    def additive(self, V: float) -> xy.AdditivePull | None:
         return None

@@ -32,12 +32,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from polyceptron.model.law import Decay
-from polyceptron.model.losses.coordinates import (
-    AdditivePull,
-    Coordinates,
-    KinkedCoordinates,
-    MarginPull,
-)
+from polyceptron.model.losses import coordinates as xy
 from polyceptron.model.losses.loss import Labels, Loss, broadcast, pair_decay
 from polyceptron.numerics import Array
 from polyceptron.numerics.orthant import other_classes
@@ -70,8 +65,8 @@ class HingeFamily(Loss):
     def column_kinks(self, gap: Array, V: float) -> list[Array]: ...
 
     @property
-    def coordinates(self) -> Coordinates:
-        return KinkedCoordinates(self, self.row_kinks, self.column_kinks)
+    def coordinates(self) -> xy.Coordinates:
+        return xy.KinkedCoordinates(self, self.row_kinks, self.column_kinks)
 
     def value(self, z: Any, y: Any) -> Array:
         return self.parts(self.missed(z, y)[0])[0]
@@ -134,9 +129,9 @@ class HardMargin(HingeFamily):
     def column_kinks(self, gap: Array, V: float) -> list[Array]:
         return [(self.lead - gap) / 2]  # the further class is active for y < s/2
 
-    def additive(self, V: float) -> AdditivePull | None:
+    def additive(self, V: float) -> xy.AdditivePull | None:
         """The label's own field on a training sample is held; f ∝ 1/V."""
-        return MarginPull(V, self.lead)
+        return xy.MarginPull(V, self.lead)
 
 
 class MaxMargin(HardMargin):

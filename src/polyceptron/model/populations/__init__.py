@@ -3,29 +3,15 @@
 from typing import Any
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.populations.mixture import Mixture
-from polyceptron.model.populations.population import Dataset, Levels, Population
-from polyceptron.model.populations.teacher import (
-    AnyTeacher,
-    Perceptron,
-    Teacher,
-    check_teacher,
-    make_teacher,
-)
-
-__all__ = [
-    "AnyTeacher",
-    "Dataset",
-    "Levels",
-    "Mixture",
-    "Perceptron",
-    "Population",
-    "Teacher",
-    "check_population",
-    "check_teacher",
-    "make_population",
-    "make_teacher",
-]
+from polyceptron.model.populations.mixture import Mixture as Mixture
+from polyceptron.model.populations.population import Dataset as Dataset
+from polyceptron.model.populations.population import Levels as Levels
+from polyceptron.model.populations.population import Population as Population
+from polyceptron.model.populations.teacher import AnyTeacher as AnyTeacher
+from polyceptron.model.populations.teacher import Perceptron as Perceptron
+from polyceptron.model.populations.teacher import Teacher as Teacher
+from polyceptron.model.populations.teacher import check_teacher as check_teacher
+from polyceptron.model.populations.teacher import make_teacher as make_teacher
 
 
 def make_population(model: str, n_classes: int | None = None, **columns: Any) -> Population:

@@ -19,23 +19,14 @@ import numpy as np
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import MAX_CLASSES
 from polyceptron.model.estimators.estimator import late
-from polyceptron.model.populations.population import (
-    Levels,
-    Population,
-    as_rows,
-    check_gram,
-    check_shares,
-    numbers_text,
-    read_numbers,
-    text_columns,
-)
+from polyceptron.model.populations import population as pop
 from polyceptron.numerics import Array
 
 LARGEST_FULL = 4000  # of k·d in the theory of full covariances: (k − 1)d rows are inverted
 _ENTRIES = 2e8  # of covariances in full
 
 
-class Mixture(Population):
+class Mixture(pop.Population):
     """A mixture of k Gaussian classes, P(y = c) = p_c and x | c ~ N(μ_c/√d, Σ_c).
 
     Parameters
@@ -79,11 +70,11 @@ class Mixture(Population):
         levels: Any = None,
         covariances: Any = None,
     ) -> None:
-        p = check_shares(shares)
+        p = pop.check_shares(shares)
         k = len(p)
         if k > MAX_CLASSES:
             raise InvalidInput(f"a mixture has at most {MAX_CLASSES} classes, got {k}")
-        self.n_classes, self.shares = k, as_rows(p)
+        self.n_classes, self.shares = k, pop.as_rows(p)
         self.gram, self.means = _centres(k, gram, separation, means)
         if sum(x is not None for x in (variances, levels, covariances)) > 1:
             raise InvalidInput("give one of variances, levels and covariances")
@@ -93,10 +84,10 @@ class Mixture(Population):
         else:
             s = 1.0 if variances is None else variances
             one = not isinstance(s, str) and np.ndim(s) == 0
-            s = read_numbers([s] * k if one else s, "variances", (k,))
+            s = pop.read_numbers([s] * k if one else s, "variances", (k,))
             if (s <= 0).any():
                 raise InvalidInput(f"variances must be positive, got {variances!r}")
-            self.levels = ((1.0, *as_rows(s), 1.0),)
+            self.levels = ((1.0, *pop.as_rows(s), 1.0),)
 
     @classmethod
     def from_data(
@@ -132,10 +123,10 @@ class Mixture(Population):
         if self.covariances is not None:
             parts = np.concatenate([np.ravel(self.means), self.covariances.ravel()])  # type: ignore[arg-type]
             digest = hashlib.sha256(parts.tobytes()).hexdigest()[:16]
-            return {**columns, **text_columns(given), "features": f"covariances[{digest}]"}
+            return {**columns, **pop.text_columns(given), "features": f"covariances[{digest}]"}
         if len(self.levels) == 1 and set(self.levels[0]) == {1.0}:
-            return {**columns, **text_columns(given)}
-        return {**columns, **text_columns([*given, ("levels", self.levels)])}
+            return {**columns, **pop.text_columns(given)}
+        return {**columns, **pop.text_columns([*given, ("levels", self.levels)])}
 
     def __repr__(self) -> str:
         words = [f"{n}={v!r}" for n, v in self.columns.items() if n not in ("model", "n_classes")]
@@ -158,12 +149,12 @@ class Mixture(Population):
         return self.class_shares
 
     @cached_property
-    def levels_of_features(self) -> Levels | None:  # type: ignore[override]
+    def levels_of_features(self) -> pop.Levels | None:  # type: ignore[override]
         if self.covariances is not None:
             return None
         table = np.array(self.levels)
         gram = table[:, -1, None, None] * np.array(self.gram)
-        return Levels(table[:, 0], table[:, 1:-1], gram, np.zeros(len(table)))
+        return pop.Levels(table[:, 0], table[:, 1:-1], gram, np.zeros(len(table)))
 
     @property
     def full_features(self) -> tuple[Array, Array] | None:  # type: ignore[override]
@@ -227,31 +218,31 @@ def _centres(
     if sum(x is not None for x in (gram, separation, means)) != 1:
         raise InvalidInput("a mixture needs one of gram, separation and means")
     if means is not None:
-        vectors = read_numbers(means, "means", (k, -1))
+        vectors = pop.read_numbers(means, "means", (k, -1))
         vectors.setflags(write=False)
-        return as_rows(vectors @ vectors.T), vectors
+        return pop.as_rows(vectors @ vectors.T), vectors
     if separation is not None:
-        distance = float(read_numbers(separation, "separation", ()))
+        distance = float(pop.read_numbers(separation, "separation", ()))
         if not distance > 0:
             raise InvalidInput(f"the separation must be positive, got {separation!r}")
-        return as_rows(distance**2 / 2 * (np.eye(k) - 1 / k)), None
-    return as_rows(check_gram(gram, k)), None
+        return pop.as_rows(distance**2 / 2 * (np.eye(k) - 1 / k)), None
+    return pop.as_rows(pop.check_gram(gram, k)), None
 
 
 def _checked_levels(levels: Any, k: int) -> tuple[tuple[float, ...], ...]:
     """Rows of fraction, k variances, fraction of the Gram matrix."""
-    table = read_numbers(levels, "levels", (-1, -1))
+    table = pop.read_numbers(levels, "levels", (-1, -1))
     if table.shape[1] == k + 1:
         table = np.concatenate([table, table[:, :1]], axis=1)
     sums = table[:, [0, -1]].sum(0) if table.shape[1] == k + 2 else np.zeros(2)
     if np.abs(sums - 1).max() > 1e-6 or (table < 0).any() or (table[:, :-1] <= 0).any():
         raise InvalidInput(
             f"levels are rows of a fraction of the directions, {k} positive variances and a "
-            f"fraction of the Gram matrix, fractions of sum 1; got {numbers_text(table)}"
+            f"fraction of the Gram matrix, fractions of sum 1; got {pop.numbers_text(table)}"
         )
     if np.abs(sums - 1).max() > 1e-12:
         table[:, [0, -1]] /= sums
-    return as_rows(table)
+    return pop.as_rows(table)
 
 
 def check_full_size(k: int, d: int) -> None:
@@ -269,8 +260,8 @@ def _full(covariances: Any, means: Array | None, k: int) -> Array:
         raise InvalidInput("covariances in full need means as vectors")
     d = means.shape[1]
     check_full_size(k, d)
-    found = read_numbers(covariances, "covariances", (k, d, d))
-    sigma = np.stack([check_gram(each, d, "covariance of a class") for each in found])
+    found = pop.read_numbers(covariances, "covariances", (k, d, d))
+    sigma = np.stack([pop.check_gram(each, d, "covariance of a class") for each in found])
     if min(float(np.linalg.eigvalsh(each)[0]) for each in sigma) <= 0:
         raise InvalidInput("the covariance of a class must be positive, got an eigenvalue of 0")
     sigma.setflags(write=False)

@@ -29,22 +29,14 @@ from polyceptron.model.channels import Channel, as_channel
 from polyceptron.model.channels.correlated import biases_for, label_chances
 from polyceptron.model.checks import check_classes, difference_basis
 from polyceptron.model.features import Spectrum, as_spectrum
-from polyceptron.model.populations.population import (
-    Levels,
-    Population,
-    as_rows,
-    check_gram,
-    check_shares,
-    read_numbers,
-    text_columns,
-)
+from polyceptron.model.populations import population as pop
 from polyceptron.model.priors import Prior, Row, as_prior
 from polyceptron.model.priors.prior import SingleRow
 from polyceptron.model.registry import Parsed
 from polyceptron.numerics import Array
 
 
-class _Rule(Population):
+class _Rule(pop.Population):
     """What both teachers do once their weights are drawn."""
 
     prior: Parsed[Prior]
@@ -77,10 +69,10 @@ class _Rule(Population):
         return np.full(self.n_classes, 1 / self.n_classes)
 
     @property
-    def levels_of_features(self) -> Levels:
+    def levels_of_features(self) -> pop.Levels:
         f = self.features
         no_means = np.zeros((len(f.fraction), 1, 1))
-        return Levels(f.fraction, f.eigenvalues[:, None], no_means, f.signal)
+        return pop.Levels(f.fraction, f.eigenvalues[:, None], no_means, f.signal)
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -170,16 +162,16 @@ class Teacher(_Rule):
         self.channel.guess(k)  # says so when the noise leaves no rule
         R, shares, biases = np.eye(k), None, None
         if self.gram is not None:
-            R = check_gram(self.gram, k)
+            R = pop.check_gram(self.gram, k)
             T = difference_basis(k)
             plain = np.abs(T.T @ R @ T - np.eye(k - 1)).max() < 1e-12
-            object.__setattr__(self, "gram", None if plain else as_rows(R))
+            object.__setattr__(self, "gram", None if plain else pop.as_rows(R))
             if self.gram is not None and self.features.hidden > 0:
                 raise InvalidInput("a gram needs features that hide nothing of the teacher")
         if self.shares is not None:
             if self.biases is not None:
                 raise InvalidInput("give biases or shares, not both: each follows from the other")
-            shares = check_shares(self.shares, k)
+            shares = pop.check_shares(self.shares, k)
             biases = biases_for(self.channel, R, shares)
             if biases is None:
                 raise InvalidInput(
@@ -187,11 +179,11 @@ class Teacher(_Rule):
                 )
             biases *= math.sqrt(1 - self.features.hidden)
         elif self.biases is not None:
-            biases = read_numbers(self.biases, "biases", (k,))
+            biases = pop.read_numbers(self.biases, "biases", (k,))
         if biases is None or np.ptp(biases) < 1e-12:
             biases = shares = None
         for name, value in (("biases", biases), ("shares", shares)):
-            object.__setattr__(self, name, None if value is None else as_rows(value))
+            object.__setattr__(self, name, None if value is None else pop.as_rows(value))
 
     @property
     def symmetric(self) -> bool:  # type: ignore[override]
@@ -221,7 +213,7 @@ class Teacher(_Rule):
     def columns(self) -> dict[str, Any]:
         biases = None if self.shares is not None else self.biases  # each follows from the other
         given = [("biases", biases), ("shares", self.shares), ("gram", self.gram)]
-        return {**super().columns, **text_columns(given)}
+        return {**super().columns, **pop.text_columns(given)}
 
     @property
     def row(self) -> Row:
@@ -295,7 +287,7 @@ def make_teacher(
     own, unequal = kinds[model], {n: value for n, value in unequal.items() if value is not None}
     for name, shape in (("gram", (-1, -1)), ("biases", (-1,)), ("shares", (-1,))):
         if n_classes is None and name in unequal:
-            n_classes = len(read_numbers(unequal[name], name, shape))
+            n_classes = len(pop.read_numbers(unequal[name], name, shape))
     n_classes = own.n_classes if n_classes is None else n_classes
     prior = own.prior if prior is None else prior
     if own is Teacher:

@@ -1,31 +1,17 @@
 """Priors of one teacher weight, of mean 0 and variance 1."""
 
-from polyceptron.model.priors.distributions import (
-    FinitePrior,
-    GaussianPrior,
-    LaplacePrior,
-    ScipyPrior,
-    SparseGaussianPrior,
-    finite_prior,
-    parse_finite,
-    parse_scipy,
-)
-from polyceptron.model.priors.prior import PRIORS, Prior, Row, Tilted
+from polyceptron.model.priors.distributions import FinitePrior as FinitePrior
+from polyceptron.model.priors.distributions import GaussianPrior as GaussianPrior
+from polyceptron.model.priors.distributions import LaplacePrior as LaplacePrior
+from polyceptron.model.priors.distributions import ScipyPrior as ScipyPrior
+from polyceptron.model.priors.distributions import SparseGaussianPrior as SparseGaussianPrior
+from polyceptron.model.priors.distributions import finite_prior as finite_prior
+from polyceptron.model.priors.distributions import parse_finite, parse_scipy
+from polyceptron.model.priors.prior import PRIORS as PRIORS
+from polyceptron.model.priors.prior import Prior as Prior
+from polyceptron.model.priors.prior import Row as Row
+from polyceptron.model.priors.prior import Tilted as Tilted
 from polyceptron.model.registry import Entry
-
-__all__ = [
-    "PRIORS",
-    "FinitePrior",
-    "GaussianPrior",
-    "LaplacePrior",
-    "Prior",
-    "Row",
-    "ScipyPrior",
-    "SparseGaussianPrior",
-    "Tilted",
-    "as_prior",
-    "finite_prior",
-]
 
 # A new prior: its file, and its entry here.
 PRIORS.add(
