@@ -6,8 +6,6 @@ confirm them. Rooms, in reading and import order: `numerics`, `model`, `theory`,
 are, and where each is at home, stands in `__init__.pyi` alone.
 """
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 from pathlib import Path

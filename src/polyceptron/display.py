@@ -4,8 +4,6 @@ Whoever knows the parts of a computation counts them, `for alpha in steps(alphas
 make up its share. Whoever waits, `with waiting("solving")`, sees the share done and the time left.
 """
 
-from __future__ import annotations
-
 import html
 import math
 import sys

@@ -5,8 +5,6 @@ What the commands share is in `options`. Heavy imports stay inside the commands,
 `polyceptron --help` answers at once.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

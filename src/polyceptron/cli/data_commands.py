@@ -1,7 +1,5 @@
 """Data at the shell: amp (drawn or a user's own), fit and data (a user's own)."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -13,8 +13,6 @@ Means over runs differ from theory (d = ∞) by chance, of order 1/√(d·runs),
 1/d that no number of runs removes.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -11,8 +11,6 @@ alone is recorded as failed. A worker whose parent has died ends itself. Dask mo
 worker to another one, and gives up one that keeps killing its workers.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

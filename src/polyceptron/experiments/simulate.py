@@ -13,8 +13,6 @@ Fields of a rule are Wᵀx/√d + b. Its error is the exact one of W without b: 
 the b of all classes have one limit.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import lru_cache, partial

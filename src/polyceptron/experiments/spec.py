@@ -10,8 +10,6 @@
 A mistake is reported with the line and the field it stands in.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import tomllib

@@ -7,8 +7,6 @@ grow with the sweep. Whatever ends the run, running it again computes what is mi
 included. A plan tells before the work how long it should take, corrected by rows already stored.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

@@ -1,7 +1,5 @@
 """The ranges of numbers that a caller may give, each with its error message; class differences."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import Any

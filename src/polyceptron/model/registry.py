@@ -6,8 +6,6 @@ Everything that shows or reads names (help texts, sweep files, the explorer, err
 the registry, so a new member is one file and one `add`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar

@@ -18,8 +18,6 @@ with K − 1 degrees of freedom, its distance from the measured curve in ln ε i
 mistake that is added to all counts (Jeffreys) is drawn from its law, Γ(1/2).
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable

@@ -14,8 +14,6 @@ Message passing and scikit-learn's fits are allowed four standard errors of the 
 plus 4/d for what is lost by d being finite. Seeds are fixed: a verdict does not depend on luck.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Iterator

@@ -8,8 +8,6 @@ chance at the variance c is averaged over shifts N(0, A): along a line for three
 nodes the longer it is, at quasi-random points above.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

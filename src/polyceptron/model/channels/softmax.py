@@ -8,8 +8,6 @@ function F is one table (`numerics.gumbel`), and
     c = E[z_y]/(k − 1) = k ∫ F^{k−2} F′² dC              at v = 1, by Gaussian integration by parts
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

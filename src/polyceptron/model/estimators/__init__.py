@@ -4,8 +4,6 @@ The names are those of the kinds that stand here and of every registered loss, w
 risk minimisation with it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

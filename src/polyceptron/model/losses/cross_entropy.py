@@ -36,8 +36,6 @@ every ε > 0 the loss has a minimum in the fields, ln(1 + (1 − ε)k/ε)·e_y: 
 features there is a minimiser for any labels.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce

@@ -24,8 +24,6 @@ Three classes have kinks along g₁ = ω_y − ω_1, and along y = g₂ − g₁
 a_h reaches an end of its range in these equations, or the margin at the proximal point is 0.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any, ClassVar
 

@@ -9,8 +9,6 @@ teacher, z ~ N(0, R) + b* (one group, mean 0). Covariances that share eigenvecto
 eigenvalues (`Levels`); where classes are alike every order parameter is a number (`symmetric`).
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple

@@ -15,8 +15,6 @@ Classes need not be alike: biases b* are added to the fields, y ~ channel(z + b*
 W* may be correlated, z ~ N(0, R).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

@@ -10,8 +10,6 @@ that are in it and those that chose it. The page (`report.html`) needs nothing e
 are SVG inside it, without names of hosts and without outside fonts.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -5,8 +5,6 @@
 browser itself is in assets/explorer.js.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

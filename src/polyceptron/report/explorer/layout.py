@@ -5,8 +5,6 @@ screen reader work; the control of the setting NAME is control-NAME. On a narrow
 are folded below the first figure.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """What there is to see on the page, and to take away: a table, a script, a page of its own."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What is drawn on the page, each picture a function of rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple

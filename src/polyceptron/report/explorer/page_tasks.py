@@ -4,8 +4,6 @@ A `Task` is plain JSON, so that it can be sent to another process and be the key
 and experiments do the deriving; here is only what to ask them for, and in which order.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping

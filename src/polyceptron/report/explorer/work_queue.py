@@ -11,8 +11,6 @@ of its answer come from its standard output, the last of them {"end": true} or {
 A child ends by itself when its input closes, so that nothing is left behind if this process dies.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import itertools

@@ -6,8 +6,6 @@ paper's overlap matrix is q̃ = q(I + 11ᵀ): theory draws q00 = 2q and q01 = q.
 entries of W̃ᵀW̃/d with w̃_h = w_h − w_3, measured each on its own, which tests that symmetry.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -5,8 +5,6 @@ the theory has: Bayes α^−1, cross-entropy at fixed λ α^(−2/3) (the paper 
 α^(−1/2). Figures 4c and 4d: the error against the ridge. Margins are z_y − max_{h≠y} z_h.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -15,8 +15,6 @@ so a correct program is blamed twice in a thousand. Where a finite size rounds a
 not judged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape

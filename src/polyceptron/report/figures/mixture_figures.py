@@ -4,8 +4,6 @@ Cross-entropy with an intercept meets two clusters: a rare class, treated in fiv
 with variances of their own. Best weights and best shifts are those of the theory, for fits too.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Figures of noisy labels: above the floor, the hard phase, separability, calibration."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 The page draws lines, symbols and cells on one pair of axes; bands and insets are for paper.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
