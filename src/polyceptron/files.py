@@ -75,8 +75,7 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
         if _destination(Path(path)) != target:  # writing may take minutes
             raise InvalidInput(f"cannot write {str(path)!r}: it was replaced by a link meanwhile")
         os.umask(umask := os.umask(0))
-        there = target.exists()
-        temporary.chmod(stat.S_IMODE(target.stat().st_mode) if there else 0o666 & ~umask)
+        temporary.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~umask)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)

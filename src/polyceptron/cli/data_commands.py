@@ -184,8 +184,7 @@ def _check_weights_file(
     absent = [f"{what} {str(p)!r}" for what, p in given.items() if p and not p.exists()]
     if absent:
         raise InvalidInput(f"cannot read {' and '.join(absent)}: there is no such file")
-    beside = out.with_suffix(".json")
-    check_outputs(out, beside, checkpoint, inputs=[data, labels, features])
+    check_outputs(out, out.with_suffix(".json"), checkpoint, inputs=[data, labels, features])
 
 
 def _keep_report(report: dict[str, Any], name: str, data: Path, out: Path, as_json: bool) -> None:

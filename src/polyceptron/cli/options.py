@@ -357,8 +357,7 @@ def print_table(
         typer.echo(line({c: cells[c][i] for c in shown}))
         if below is not None and row.get(below) is not None:
             indent = GAP + GAP
-            wrap = textwrap.TextWrapper(width, indent, indent)
-            typer.echo(wrap.fill(str(row[below])))
+            typer.echo(textwrap.TextWrapper(width, indent, indent).fill(str(row[below])))
     if left_out:
         echo(f"not shown for want of room: {', '.join(left_out)} (--json has every column)")
 

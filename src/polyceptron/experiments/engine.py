@@ -82,8 +82,7 @@ class LocalEngine(Engine):
     @property
     def free(self) -> int:
         """Two tasks for each worker, so that none waits for the parent; none during a retrial."""
-        trial = self._suspects or self._alone
-        return 0 if trial else 2 * self._workers - len(self._running)
+        return 0 if self._suspects or self._alone else 2 * self._workers - len(self._running)
 
     def submit(self, task: Task) -> None:
         """Take a task."""

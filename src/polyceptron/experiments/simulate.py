@@ -160,8 +160,7 @@ def run_rules(
         columns = dict(one.columns)
         if columns.get("ridge") == "optimal":
             columns["ridge"] = one.rows(teacher, [float(alpha)])[0]["ridge"]
-        fit = late(one.fitted_by)
-        weights, b, status = fit(X, y, teacher.n_classes, one, columns.get("ridge"))
+        weights, b, status = late(one.fitted_by)(X, y, teacher.n_classes, one, columns.get("ridge"))
         wrong = float(np.mean((X @ weights / math.sqrt(dimension) + b).argmax(1) != y))
         row = make_row(
             source="erm", **teacher.columns, **columns, alpha=float(alpha), training_error=wrong,
@@ -185,8 +184,7 @@ def fit_one_vs_rest(X: Array, y: Any, k: int, rule: Any, ridge: float) -> Fitted
 
 def _means(X: Array, y: Any, k: int) -> Array:
     """Class means (d, k); 0 for a class without samples."""
-    counts = np.bincount(y, minlength=k)
-    return np.asarray(X.T @ np.eye(k)[y] / np.maximum(counts, 1))
+    return np.asarray(X.T @ np.eye(k)[y] / np.maximum(np.bincount(y, minlength=k), 1))
 
 
 def fit_class_means(X: Array, y: Any, k: int, rule: Any, ridge: None) -> Fitted:

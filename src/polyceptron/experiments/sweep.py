@@ -215,8 +215,7 @@ def missing_cases(spec: SweepSpec, store: Store | None) -> Iterator[tuple[tasks.
     """Every task with its keys that have no result; a row of two grids is in the first alone."""
     pending, seen = tasks.expand(spec), set[str]()
     while batch := list(islice(pending, 64)):
-        keys = [key for task in batch for key in task.keys]
-        done = set() if store is None else store.done(keys)
+        done = set() if store is None else store.done([key for task in batch for key in task.keys])
         for task in batch:
             if len(spec.grid) > 1:  # one grid repeats nothing
                 task = task.only(set(task.keys) - seen)

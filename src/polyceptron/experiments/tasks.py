@@ -229,8 +229,7 @@ def compute_rows(task: Task) -> list[Row]:
 
         more = {name: content[name] for name in ("branch", "scores") if name in content}
         alphas = [content["alpha"] for content in task.cases]
-        tol = content.get("tolerance")
-        return curve_rows(teacher, _student(content), alphas, tol=tol, **more)
+        return curve_rows(teacher, _student(content), alphas, tol=content.get("tolerance"), **more)
     first, *also = map(_student, task.cases)
     names_there = {  # of settings, as `simulate` knows them
         "tolerance": "tol", "max_iterations": "max_iter", "precision": "dtype", "start": "start",

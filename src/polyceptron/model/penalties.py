@@ -125,8 +125,7 @@ class Ridge(Penalty):
         sums = spectrum_sums(self.strength, spectrum, np.array([hats.V]))
         m = hats.m * float(sums.mean[0])
         rest = hats.q * float(sums.norm[0]) + hats.m**2 * float(sums.spread[0])
-        V = float(sums.response[0])
-        return Law(m / math.sqrt(rest) if rest > 0 else 0.0, m * m + rest, V)
+        return Law(m / math.sqrt(rest) if rest > 0 else 0.0, m * m + rest, float(sums.response[0]))
 
 
 class SpectrumSums(NamedTuple):
@@ -199,8 +198,7 @@ class ElasticNet(Penalty):
         gamma = np.asarray(gamma, dtype=float)
         r = gamma.shape[-1] - 1
         scale = 1 / (np.asarray(precision, dtype=float) + self.l2)
-        norm = np.linalg.norm(gamma, axis=-1)
-        ratio = self.l1 / np.maximum(norm, 1e-300)
+        ratio = self.l1 / np.maximum(np.linalg.norm(gamma, axis=-1), 1e-300)
         kept = ratio < 1
         shrinkage = np.where(kept, 1 - ratio, 0.0) * scale
         trace = np.where(kept, r - (r - 1) * ratio, 0.0) * scale

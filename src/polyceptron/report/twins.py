@@ -155,8 +155,7 @@ def _drawn(mixture: Mixture, spec: ERM, n: int, d: int, draws: int, seed: int) -
         fields, y = X[n:] @ fit.weights / math.sqrt(d) + base, y[n:]
         scores[0, i] = np.mean(fields.argmax(1) != y)
         if (chances := spec.loss.probabilities(fields)) is not None:
-            right = chances[np.arange(len(y)), y]
-            scores[1, i] = -np.mean(np.log(np.maximum(right, _CHANCE)))
+            scores[1, i] = -np.mean(np.log(np.maximum(chances[np.arange(len(y)), y], _CHANCE)))
     return _means(scores)
 
 

@@ -346,6 +346,5 @@ def check_symmetric(loss: Loss, n_classes: int) -> None:
 
 def _points(n_classes: int) -> tuple[Array, Labels]:
     """Eight fields (8, k) of growing size, away from any likely kink, and labels (8,)."""
-    rng = np.random.default_rng(0)
-    z = rng.standard_normal((8, n_classes)) * np.linspace(0.3, 3.0, 8)[:, None]
+    z = np.random.default_rng(0).standard_normal((8, n_classes)) * np.linspace(0.3, 3.0, 8)[:, None]
     return z, np.arange(8) % n_classes

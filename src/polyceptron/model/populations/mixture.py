@@ -189,8 +189,7 @@ class Mixture(pop.Population):
 
     def deviations(self, dimension: int) -> Array:
         """√s (k, d): standard deviations of the features in each class, levels in their order."""
-        table = np.array(self.levels)[:, 1:-1]
-        return np.repeat(np.sqrt(table), self._sizes(dimension), axis=0).T
+        return np.repeat(np.sqrt(np.array(self.levels)[:, 1:-1]), self._sizes(dimension), axis=0).T
 
     def draw(self, X: Array, rng: np.random.Generator) -> tuple[Any, Array]:
         n, d = X.shape

@@ -142,8 +142,7 @@ def measure(
     if d <= _WIDE:
         k, last = classes.size, found.sizes[-1:] / d
         fit = fit_model(A, table.y, Teacher(k), BayesOptimal(), last, found.errors[-1:], 0.5 / n)
-        floor = float(error_floor(fit.teacher.channel, k))
-        numbers |= {"noise": fit.noise, "noise_floor": floor}
+        numbers |= {"noise": fit.noise, "noise_floor": float(error_floor(fit.teacher.channel, k))}
     if twins:
         compared = twin_report(
             A, index, ERM(ridge=numbers["ridge"]), random_state=seed, progress=progress

@@ -241,8 +241,7 @@ def _from_columns(path: Path, kind: str) -> pd.DataFrame:
         text = "reading Parquet needs pyarrow: install it, or polyceptron[export]"
         raise InvalidInput(text) from None
     except (ValueError, OSError) as error:  # those of parsing and decoding are ValueErrors
-        word = "Parquet" if kind == ".parquet" else "a table"
-        raise _unreadable(path, word, error) from None
+        raise _unreadable(path, "Parquet" if kind == ".parquet" else "a table", error) from None
 
 
 def _from_arrays(path: Path, target: str) -> pd.DataFrame:
@@ -263,5 +262,4 @@ def _from_arrays(path: Path, target: str) -> pd.DataFrame:
     X, y = arrays[chosen], arrays[target]
     if y.shape != X.shape[:1]:
         raise InvalidInput(f"{target!r} has the shape {y.shape} for {X.shape[0]} rows of {chosen}")
-    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
-    return frame.assign(**{target: y})
+    return pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])]).assign(**{target: y})

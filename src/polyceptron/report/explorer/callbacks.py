@@ -259,5 +259,4 @@ def _download(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         if ctx.triggered_id == "get-python":
             name, text = "polyceptron_curve.py", content.python
             return {"filename": name, "content": text, "type": "text/x-python"}
-        table = to_csv(content.rows)
-        return {"filename": "polyceptron.csv", "content": table, "type": "text/csv"}
+        return {"filename": "polyceptron.csv", "content": to_csv(content.rows), "type": "text/csv"}

@@ -136,8 +136,7 @@ def _control(values: Mapping[str, Any], dress: Mapping[str, Any], name: str) -> 
     if name in SLIDERS:
         words = html.Output(id=f"{name}-value", htmlFor=this, **dress[f"{name}-value"])
         slider = dcc.Input(id=this, type="range", value=value, debounce=0.15, **own)
-        inside = [_div("range-label", label, words), slider]
-        return html.Div(inside, className="field", **place)
+        return html.Div([_div("range-label", label, words), slider], className="field", **place)
     box = dcc.Input(
         id=this, type="number", value=value, min=kind.low, max=kind.high,
         step=1 if kind.whole else "any", debounce=0.4,

@@ -129,8 +129,7 @@ def confusion_figure(state: PageSettings, points: Curves) -> Figure:
             cells += [(start + j, i, chance, f"{told}{j:g}") for j, chance in shown]
             cells.append((start + k + 1, i, None, ""))  # between two blocks
         columns += [start + j for j in labels]
-        middle = start + (k + 1) / 2
-        notes.append(pic.Note(middle, 0.48, pic.label_of(name), INK, "center bottom"))
+        notes.append(pic.Note(start + (k + 1) / 2, 0.48, pic.label_of(name), INK, "center bottom"))
     names = tuple(f"{c:g}" for c in labels)
     x = pic.Axis("guess", ticks=tuple(columns), words=names * len(notes))
     y = pic.Axis("class", low=k + 0.5, high=0.5 - 0.08 * k, ticks=labels, words=names)

@@ -42,8 +42,7 @@ class Way:
 
     def rows(self, met: Mixture, dimension: int, instances: int, **place: float) -> list[spec.Row]:
         """Scores on samples of the population `met`: in theory, and the mean of so many fits."""
-        student = replace(STUDENT, class_weight=self.weights)
-        point = erm_fixed_point(self.drawn, student, self.alpha)
+        point = erm_fixed_point(self.drawn, replace(STUDENT, class_weight=self.weights), self.alpha)
         shift = np.array([self.shift[0] - self.shift[1]]) / 2**0.5  # in contrast coordinates
         base = {**met.columns, **STUDENT.columns, "way": self.name, **place, "levels": None}
         found = population_scores(replace(point.law, shares=met.group_shares).shifted(shift))

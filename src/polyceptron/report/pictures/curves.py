@@ -292,8 +292,7 @@ def series_traces(series: Sequence[Series], x: str, y: str) -> tuple[pic.Trace, 
 def _line_traces(rows: Rows, x: str, y: str, look: dict[str, Any]) -> list[pic.Trace]:
     """Theory: a line (a symbol for one point), and crosses where it did not converge."""
     points = [(float(row[x]), float(row[y])) for row in rows]
-    unsure = [row.get("status") == Status.NOT_CONVERGED for row in rows]
-    bad = list(compress(points, unsure))
+    bad = list(compress(points, [row.get("status") == Status.NOT_CONVERGED for row in rows]))
     for i in reversed(_jumps(points, rows, y)):
         a, b = points[i][0], points[i + 1][0]
         points.insert(i + 1, (math.sqrt(a * b) if a > 0 else (a + b) / 2, math.nan))
