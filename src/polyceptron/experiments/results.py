@@ -9,16 +9,15 @@ t of four of them exceeds 3 in one of 17 cases. Its degrees of freedom are Welch
 (n − 1)(1 + u²/s²)².
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from scipy.special import ndtri, stdtr
 
 from polyceptron.errors import InvalidInput
@@ -27,10 +26,6 @@ from polyceptron.experiments.store import Store, decode_row, sort_key
 from polyceptron.experiments.tasks import POPULATION, REACHED, STUDENT, sweep_keys
 from polyceptron.files import write_atomically
 from polyceptron.rows import Row, Status
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 _PROBLEM = (*POPULATION, "estimator", *STUDENT, "alpha")
 SUMMARY_COLUMNS = (

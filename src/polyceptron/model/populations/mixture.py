@@ -116,7 +116,7 @@ class Mixture(pop.Population):
         return late("report.twins.twin_point")(self, estimator, n_samples, **settings)
 
     @cached_property
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Any]:  # type: ignore[override]
         """What a row says of it; vectors and matrices in full stand there as their digest."""
         columns = {"model": self.model, "n_classes": self.n_classes}
         given: list[tuple[str, Any]] = [("shares", self.shares), ("gram", self.gram)]
@@ -145,7 +145,7 @@ class Mixture(pop.Population):
         return np.array(self.shares)
 
     @property
-    def group_shares(self) -> Array:
+    def group_shares(self) -> Array:  # type: ignore[override]
         return self.class_shares
 
     @cached_property

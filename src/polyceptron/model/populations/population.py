@@ -56,11 +56,10 @@ class Population(ABC):
     symmetric: bool = False  # classes of a teacher that are alike: the theory of scalars serves
     label_channel: Channel | None = None  # draws labels from fields; None where a group is a class
     full_features: tuple[Array, Array] | None = None  # μ (k, d), Σ (k, d, d) without common axes
-
-    @property
-    @abstractmethod
-    def columns(self) -> dict[str, Any]:
-        """What a row says of it; `make_population` reads it back."""
+    columns: dict[str, Any]  # what a row says of it; `make_population` reads it back
+    class_shares: Array  # P(y = l) (k,)
+    group_shares: Array = np.ones(1)  # p_c (G,): those of the classes in a mixture
+    levels_of_features: Levels | None  # of all groups; None where they share no eigenvectors
 
     @abstractmethod
     def draw(self, X: Array, rng: np.random.Generator) -> tuple[Any, Array]:
@@ -81,16 +80,6 @@ class Population(ABC):
         return Dataset(X, np.asarray(y, dtype=np.int64), weights)
 
     @property
-    @abstractmethod
-    def class_shares(self) -> Array:
-        """P(y = l) (k,)."""
-
-    @property
-    def group_shares(self) -> Array:
-        """p_c (G,): those of the classes in a mixture, (1,) for a teacher."""
-        return np.ones(1)
-
-    @property
     def field_covariance(self) -> Array:
         """R (k, k) of the teacher's fields; only its part on class differences matters."""
         return np.eye(self.n_classes)
@@ -99,11 +88,6 @@ class Population(ABC):
     def offsets(self) -> Array:
         """b* (k,), added to the teacher's fields."""
         return np.zeros(self.n_classes)
-
-    @property
-    @abstractmethod
-    def levels_of_features(self) -> Levels | None:
-        """Eigenvalues of all groups' covariances; None where they share no eigenvectors."""
 
 
 def numbers_text(values: Any) -> str:

@@ -63,17 +63,17 @@ class _Rule(pop.Population):
         return self.channel
 
     @property
-    def class_shares(self) -> Array:
+    def class_shares(self) -> Array:  # type: ignore[override]
         return np.full(self.n_classes, 1 / self.n_classes)
 
     @property
-    def levels_of_features(self) -> pop.Levels:
+    def levels_of_features(self) -> pop.Levels:  # type: ignore[override]
         f = self.features
         no_means = np.zeros((len(f.fraction), 1, 1))
         return pop.Levels(f.fraction, f.eigenvalues[:, None], no_means, f.signal)
 
     @property
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Any]:  # type: ignore[override]
         return {
             "model": self.model,
             "n_classes": self.n_classes,

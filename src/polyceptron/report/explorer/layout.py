@@ -17,11 +17,7 @@ from polyceptron.report.explorer.page_figures import spectrum_words
 from polyceptron.report.explorer.server import TOKEN_FIELD
 
 Controls = Callable[..., list[Any]]  # those of some settings, by their names
-SLIDERS = {
-    name: kind.slider
-    for name, kind in form.SETTINGS.items()
-    if not isinstance(kind, form.Choice) and kind.slider
-}
+SLIDERS = {name: kind.slider for name, kind in form.SETTINGS.items() if kind.slider}
 HEIGHTS = {"learning": "460px", "order": "380px", "landscape": "380px"}
 GIGABYTES = f"{work.MEMORY_LIMIT / 1e9:.1f} GB"
 SECONDS = {kind: f"{seconds:.0f} s" for kind, (seconds, _) in work.LIMITS.items()}

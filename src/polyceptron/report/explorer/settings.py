@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
@@ -101,6 +101,7 @@ class Choice:
     label: str
     words: Mapping[str, str]
     several: bool = False
+    slider: ClassVar[str] = ""
 
     def read(self, name: str, value: Any) -> Any:
         """The value if it is one of the names, or an error message."""

@@ -124,9 +124,7 @@ def fig2a(table: pd.DataFrame) -> pic.Panel:
     return replace(panel, inset=inset)
 
 
-@spec.figure(
-    "fig2b", "Figure 2b: overlaps with Rademacher weights, k = 3", computations=_rademacher
-)
+@spec.figure("fig2b", "Figure 2b: overlaps with Rademacher weights, k = 3", _rademacher)
 def fig2b(table: pd.DataFrame) -> pic.Panel:
     """Diagonal and off-diagonal entries of the 2 × 2 overlap matrix of message passing. Theory:
     *q_{00}* = 2q and *q_{01}* = q. Symbols: each entry measured on its own, with standard errors.
@@ -244,9 +242,7 @@ def _transitions(profile: spec.Profile) -> list[spec.Computation]:
     ]
 
 
-@spec.figure(
-    "transitions", "Phase transitions against the number of classes", computations=_transitions
-)
+@spec.figure("transitions", "Phase transitions against the number of classes", _transitions)
 def phase_transitions(table: pd.DataFrame) -> pic.Panel:
     """Rademacher weights: perfect learning is impossible below *α_{IT}*, possible but hard up to
     *α_{algo}*, easy beyond. Hollow: the classical ±1 perceptron, a different model from the argmax

@@ -232,9 +232,7 @@ def _scores(profile: spec.Profile) -> list[spec.Computation]:
     ]
 
 
-@spec.figure(
-    "calibration", "Calibration of cross-entropy with softmax labels, slope 3", computations=_scores
-)
+@spec.figure("calibration", "Calibration of cross-entropy with softmax labels, slope 3", _scores)
 def calibration_of_softmax(table: pd.DataFrame) -> pic.Picture:
     """Above: accuracy against confidence at k = 3 and α = 3; too little ridge is overconfident, too
     much underconfident. Lines: theory; symbols: fits, on fresh samples. Below: the best ridge for
