@@ -37,7 +37,6 @@ from polyceptron.rows import Row, Status, make_row
 from polyceptron.theory.erm.fixed_point import optimal_ridge
 from polyceptron.theory.populations.scores import FieldsLaw, TeacherFields, population_scores
 
-Columns = dict[str, Any]
 Fitted = tuple[Array, Array, Status]
 _BLOCK_NUMBERS = 2_000_000  # of samples held in double precision at once
 _N_BINS = 15
@@ -230,7 +229,7 @@ def weights_law(
 
 def _measured(
     weights: Array, truth: Array, teacher: AnyTeacher, seed: int, test_samples: Any, chances: Any
-) -> Columns:
+) -> Row:
     """Overlaps and errors: exact ones, or on new samples where the data were drawn with `seed`."""
     found = overlaps(weights, truth, teacher.features)
     if test_samples is None:
@@ -273,7 +272,7 @@ def check_seed(seed: Any) -> int:
 _best_ridge = lru_cache(maxsize=4096)(optimal_ridge)
 
 
-def exact_errors(weights: Any, truth: Any, teacher: AnyTeacher, seed: int = 0) -> Columns:
+def exact_errors(weights: Any, truth: Any, teacher: AnyTeacher, seed: int = 0) -> Row:
     """Of weights (d, k) and the teacher's (d, k); `seed` is for integrals that need points."""
     noise, features = teacher.channel, teacher.features
     error = exact_generalisation_error(weights, truth, noise=noise, features=features, seed=seed)
@@ -286,7 +285,7 @@ def exact_errors(weights: Any, truth: Any, teacher: AnyTeacher, seed: int = 0) -
 
 def counted_errors(
     weights: Array, truth: Array, teacher: Any, n_samples: int, seed: int, chances: Any = None
-) -> Columns:
+) -> Row:
     """On `n_samples` new samples; `chances` turns the student's fields (n, k) into p (n, k).
 
     Children of the training data's seed: 0 draws the noise of training labels, or the new inputs

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from heapq import merge
 from itertools import product, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -203,8 +203,7 @@ def cost_kind(content: Content) -> str:
     return f"{content['source']}/{content['estimator']}"
 
 
-@dataclass(frozen=True)
-class CaseResult:
+class CaseResult(NamedTuple):
     """One case done: its row (status 'failed' and a reason if it could not be computed)."""
 
     key: str

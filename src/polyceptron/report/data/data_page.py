@@ -17,7 +17,7 @@ import textwrap
 import tomllib
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from itertools import groupby
@@ -53,8 +53,7 @@ _COLUMNS = 12  # classes up to which the confusion matrix is shown
 _LINE, _MARK, _GREY = pic.CYCLE[0], pic.CYCLE[1], "#7a7a7a"
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """`numbers`, each by its name, and `tables`: rows of the curves behind them."""
 
     source: str

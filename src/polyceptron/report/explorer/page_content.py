@@ -18,13 +18,13 @@ from polyceptron.report.explorer import settings as form
 from polyceptron.report.explorer.work_queue import Session, Sessions, WorkQueue
 from polyceptron.report.pictures.matplotlib_figure import MARKERS
 from polyceptron.report.pictures.parts import label_of
-from polyceptron.rows import frame
+from polyceptron.rows import Row, frame
 from polyceptron.version import VERSION
 
 Figures = Mapping[str, drawing.Figure]
 
 
-def to_csv(rows: Iterable[asking.Row]) -> str:
+def to_csv(rows: Iterable[Row]) -> str:
     """The rows as CSV, one line each, with the columns that at least one of them has."""
     return str(frame(rows).to_csv(index=False))
 
@@ -132,7 +132,7 @@ class PageContent:
         self.answers = [work.answer(task) for task in asking.tasks_of(settings)]
         self.missing = {one.task["kind"] for one in self.answers if not one.complete}
         self.found: dict[str, Any] = {}
-        rows: dict[str, dict[str, list[asking.Row]]] = {"curve": {}, "point": {}}
+        rows: dict[str, dict[str, list[Row]]] = {"curve": {}, "point": {}}
         for one in self.answers:
             if one.task["kind"] not in rows:
                 self.found[one.task["kind"]] = one.result
@@ -200,7 +200,7 @@ class PageContent:
         return {"learning": learning, "order": order, "landscape": last}
 
     @property
-    def rows(self) -> list[asking.Row]:
+    def rows(self) -> list[Row]:
         """Everything as one table."""
         return [*itertools.chain(*self.curves.values(), *(one.rows for one in self.simulated))]
 

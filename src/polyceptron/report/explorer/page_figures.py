@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from polyceptron.model import as_spectrum
-from polyceptron.report.explorer.page_tasks import TEST_SAMPLES, Row, tested
+from polyceptron.report.explorer.page_tasks import TEST_SAMPLES, tested
 from polyceptron.report.explorer.settings import SCORES, SHOWN, PageSettings
 from polyceptron.report.pictures import parts as pic
 from polyceptron.report.pictures.plotly_figure import INK, render_plotly
-from polyceptron.rows import average_instances, error_column, frame
+from polyceptron.rows import Row, average_instances, error_column, frame
 
 Figure = dict[str, Any]
 Found = Mapping[str, Any]  # what a task has found

@@ -13,9 +13,8 @@ import numpy as np
 
 from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer import settings as form
-from polyceptron.rows import json_ready
+from polyceptron.rows import Row, json_ready
 
-Row = dict[str, Any]
 Task = dict[str, Any]
 
 PROBLEM = ("model", "k", *form.SHARES, "separation", *form.NUMBERS, *form.NUMBERS.values())

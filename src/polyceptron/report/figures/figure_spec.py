@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -222,8 +222,7 @@ Drawn = Callable[[pd.DataFrame], Panel | Picture]
 Asked = Callable[[Profile], list[Computation]]
 
 
-@dataclass(frozen=True)
-class FigureSpec:
+class FigureSpec(NamedTuple):
     """`computations` are what to compute, `drawn` is a function of the table."""
 
     name: str

@@ -16,11 +16,10 @@ not judged.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
@@ -60,8 +59,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """How many symbols there are and were judged, their z, and whether chance allows them."""
 
     symbols: int

@@ -4,8 +4,8 @@ Cross-entropy with an intercept meets two clusters: a rare class, treated in fiv
 with variances of their own. Best weights and best shifts are those of the theory, for fits too.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,8 +30,7 @@ NONE = {"dimension": 0, "instances": 0}
 ALPHAS = (2.0, 4.0, 8.0, 16.0)  # with fits: below, few samples of the rare class shift them
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(NamedTuple):
     """A fit to samples of `drawn` at α, with class weights, whose intercepts are then shifted."""
 
     name: str
