@@ -12,8 +12,9 @@ t of four of them exceeds 3 in one of 17 cases. Its degrees of freedom are Welch
 import json
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -37,7 +38,8 @@ QUANTITIES = (
 )  # fmt: skip
 
 
-class Average(NamedTuple):
+@dataclass(frozen=True)
+class Average:
     """Mean (None of no number) and standard error (None of fewer than two) of finite numbers."""
 
     count: int

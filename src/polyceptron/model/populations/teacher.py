@@ -208,7 +208,7 @@ class Teacher(_Rule):
         return label_chances(self.channel, (self.offsets @ T)[None], C).Z[0]
 
     @property
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Any]:  # type: ignore[override]
         biases = None if self.shares is not None else self.biases  # each follows from the other
         given = [("biases", biases), ("shares", self.shares), ("gram", self.gram)]
         return {**super().columns, **pop.text_columns(given)}
@@ -257,7 +257,7 @@ class Perceptron(_Rule):
     @property
     def row(self) -> Row:
         """The law of (−w, w)/√2."""
-        return SingleRow(self.prior)
+        return SingleRow(self.prior, 2)
 
     def draw_standard_weights(self, rng: np.random.Generator, dimension: int) -> Array:
         w = self.prior.sample(rng, (dimension, 1))

@@ -205,9 +205,6 @@ class PointRow(Row):
 class SingleRow(Row):
     """The classical perceptron's one weight w: the row (−w, w)/√2, with no common shift."""
 
-    def __init__(self, prior: Prior) -> None:
-        super().__init__(prior, 2)
-
     def norms(self) -> tuple[Array, Array] | None:
         support = self.prior.support
         return None if support is None else (support[0] ** 2, support[1])
