@@ -173,9 +173,9 @@ def check_figure_path(path: str | Path) -> Path:
 
 def svg_text(picture: Picture) -> str:
     """The picture as text, for a page."""
-    buffer = io.StringIO()
+    buffer, figure = io.StringIO(), render_matplotlib(picture)
     with style():
-        render_matplotlib(picture).savefig(buffer, format="svg", metadata={"Date": None})
+        figure.canvas.print_figure(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
 
 
