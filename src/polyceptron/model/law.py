@@ -11,11 +11,9 @@ A student maps ω, y, V to f, −tr_⊥ ∂f (a `Channel` the Bayes-optimal way,
 belief maps γ, Λ to mean and variance of a row of weights (the row of a `Prior`, or a `Penalty`).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -33,12 +31,12 @@ class Law:
     V: float
 
     @classmethod
-    def of_overlaps(cls, m: float, q: float, V: float) -> Law:
+    def of_overlaps(cls, m: float, q: float, V: float) -> Self:
         """From m, q, V: to rounding where ρ → 1."""
         return cls(m / math.sqrt(max(q - m * m, _ROUNDING * q)) if q > 0 else 0.0, q, V)
 
     @classmethod
-    def bayes(cls, v: float) -> Law:
+    def bayes(cls, v: float) -> Self:
         """m = q = 1 − v and V = v: the Bayes-optimal student."""
         return cls(math.sqrt((1 - v) / v), 1 - v, v)
 
@@ -106,7 +104,7 @@ class PaperMatrices(NamedTuple):
     V: Array | None = None
 
     @classmethod
-    def of_scalars(cls, n_classes: int, m: float, q: float, V: float) -> PaperMatrices:
+    def of_scalars(cls, n_classes: int, m: float, q: float, V: float) -> Self:
         """Of numbers per class direction."""
         metric = np.eye(n_classes - 1) + 1.0
         return cls(m * metric, q * metric, V * metric)

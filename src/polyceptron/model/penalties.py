@@ -20,13 +20,11 @@ The weights side has γ = m̂u* + √q̂ξ. Given ‖u*‖ the squared norm s²/
     rm = m̂ E[‖u*‖² E_{r+2}(1 − L₁/s)]/A,   rq = E_r(s − L₁)²/A²,   rV = E_r(r − (r − 1)L₁/s)/A.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.special import gammaincc, gammaln
@@ -50,7 +48,7 @@ class Penalty(ABC):
     quadratic: ClassVar[bool] = False  # a ridge, for which equations have forms without cancelling
     convexity: float = 0.0  # μ of P(u) − μ‖u‖²/2 convex: what certifies a fit
 
-    def path(self) -> Iterable[Penalty]:
+    def path(self) -> Iterable[Self]:
         """Penalties that lead from a ridge to this one, for where the direct way is lost."""
         return (self,)
 
@@ -189,7 +187,7 @@ class ElasticNet(Penalty):
     def convexity(self) -> float:  # type: ignore[override]
         return self.l2
 
-    def path(self) -> Iterator[ElasticNet]:
+    def path(self) -> Iterator[Self]:
         """Penalties that lead here from a ridge."""
         for part in (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0):
             yield replace(self, l1=part * self.l1, l2=self.l2 + (1 - part) * self.l1)

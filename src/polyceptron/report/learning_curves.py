@@ -12,13 +12,11 @@ that of Student's law: as unlikely under a normal law as t is under one of so fe
 shifts ε̄ by a bias of order 1/d, which a z of many runs will show.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import pandas as pd
 
@@ -30,13 +28,10 @@ from polyceptron.model import AnyTeacher, as_estimator, plain_estimators
 from polyceptron.model.checks import check_alphas, check_size
 from polyceptron.model.populations import check_population
 from polyceptron.report.pictures.curves import curves_picture, overlay, problem_words, read_table
-from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
+from polyceptron.report.pictures.matplotlib_figure import Axes, render_matplotlib, save_figure
 from polyceptron.report.pictures.parts import as_plain
 from polyceptron.rows import Row, Status, average_instances, frame
 from polyceptron.theory.curve import curve_rows, drawn_rows
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 ERROR = "generalisation_error"
 _ROWS = 12
@@ -90,7 +85,7 @@ class LearningCurve:
     frame: pd.DataFrame
 
     @classmethod
-    def read(cls, path: str | Path) -> LearningCurve:
+    def read(cls, path: str | Path) -> Self:
         """The rows of a store, or of a table in CSV."""
         return cls(read_table(path))
 

@@ -12,12 +12,10 @@ are easier. Data are not Gaussian, and on most data sets the theory misses the e
 its own digits. The rest of the distance is the misfit, the root mean square of ln(theory/measured).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,13 +28,10 @@ from polyceptron.numerics import Array
 from polyceptron.report.learning_curves import curve_text
 from polyceptron.report.measured_curve import Forecast, forecast, measure_errors
 from polyceptron.report.pictures.curves import curves_panel
-from polyceptron.report.pictures.matplotlib_figure import plot_panel
+from polyceptron.report.pictures.matplotlib_figure import Axes, plot_panel
 from polyceptron.report.pictures.parts import Legend, Trace, numbers
 from polyceptron.rows import Row, Status, frame, make_row
 from polyceptron.theory.curve import curve_rows
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _RIDGES = ("C", "alpha", "ridge")  # what the squared penalty is called
 _MOST_ALIGNED, _MOST_NOISE = 4.0, 100.0

@@ -14,12 +14,10 @@ A ridge is that of fields wᵀx/√d: LogisticRegression's C is 1/(λd), for two
 alpha of RidgeClassifier is λd. On r leading directions the ridge is λd/r at n/r: the same fit.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,13 +35,10 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.report.measured_curve import measure_errors
 from polyceptron.report.pictures import parts as pic
-from polyceptron.report.pictures.matplotlib_figure import plot_panel
+from polyceptron.report.pictures.matplotlib_figure import Axes, plot_panel
 from polyceptron.report.predicted import fit_model, theory_errors
 from polyceptron.rows import Status
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 WAYS = ("auto", "equations", "draws")
 MODELS = (*COVARIANCES, "teacher")

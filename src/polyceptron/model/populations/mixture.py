@@ -7,12 +7,10 @@ inner products of the classes' mean inputs. With eigenvectors in common, each le
 has its own part of it. Only covariances without common eigenvectors need vectors.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -92,7 +90,7 @@ class Mixture(pop.Population):
     @classmethod
     def from_data(
         cls, X: Any, y: Any, covariances: str = "own", shrink: float | str = "auto"
-    ) -> Mixture:
+    ) -> Self:
         """The Gaussian twin of a data set: the shares, means and covariances of its classes.
 
         X (n, d) is an array, sparse matrix, file or Dask array, y (n,) has labels 0..k−1. The

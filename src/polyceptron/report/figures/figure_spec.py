@@ -5,8 +5,6 @@ written down, run in any process and shared by figures that ask for the same. It
 that a run that was stopped goes on from there.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -14,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,14 +22,10 @@ from polyceptron.experiments.engine import Listener, Progress
 from polyceptron.experiments.tasks import instance_seeds
 from polyceptron.files import write_text
 from polyceptron.model import Teacher, make_estimator
-from polyceptron.report.pictures.matplotlib_figure import render_matplotlib
+from polyceptron.report.pictures.matplotlib_figure import Figure, render_matplotlib
 from polyceptron.report.pictures.parts import Panel, Picture
 from polyceptron.theory.curve import bends, drawn_rows
 from polyceptron.version import VERSION
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 SEED = 0
 Row = dict[str, Any]

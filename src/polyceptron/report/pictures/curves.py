@@ -13,28 +13,23 @@ Columns are found in the table, not listed here: every column of words that take
 tells lines apart, so that what a user adds is told apart too.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_readable
 from polyceptron.model import BayesOptimal
+from polyceptron.report.pictures import matplotlib_figure as mpl
 from polyceptron.report.pictures import parts as pic
-from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel, notebook_axes
 from polyceptron.rows import PLACES, Status, average_instances, error_column
 from polyceptron.theory.curve import VERTICAL
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -340,14 +335,16 @@ def _jumps(points: Sequence[tuple[float, float]], rows: Rows, y: str) -> list[in
     ]  # fmt: skip
 
 
-def overlay(ax: Axes | None, table: pd.DataFrame, x: str, y: str, style: dict[str, Any]) -> Axes:
+def overlay(
+    ax: mpl.Axes | None, table: pd.DataFrame, x: str, y: str, style: dict[str, Any]
+) -> mpl.Axes:
     """Draw the table on the axes, together with those that `overlay` has drawn there before.
 
     Without axes, on new ones of pyplot, with what all rows share as their title.
     """
-    check_style(style)
+    mpl.check_style(style)
     new = ax is None
-    ax = notebook_axes(curves_picture(table, x, y)) if ax is None else ax
+    ax = mpl.notebook_axes(curves_picture(table, x, y)) if ax is None else ax
     held = getattr(ax, "_polyceptron", {})  # goes with the axes, whenever they go
     calls, drawn = held.get((x, y), ([], []))
     # Of error bars, their symbols tell whether the axes were cleared since.
@@ -368,7 +365,7 @@ def overlay(ax: Axes | None, table: pd.DataFrame, x: str, y: str, style: dict[st
         traces.append(trace)
     looks = [{name: value for name, value in look.items() if name != "label"} for _, look in calls]
     with pic.style():
-        drawn = draw_panel(ax, replace(panel, traces=tuple(traces)), looks)
+        drawn = mpl.draw_panel(ax, replace(panel, traces=tuple(traces)), looks)
         title = pic.as_mathtext(problem_words(together))
         if new or ax.get_title(loc="left") == held.get("title"):
             ax.set_title(title, loc="left", fontsize=7)

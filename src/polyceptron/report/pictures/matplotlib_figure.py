@@ -14,8 +14,10 @@ from polyceptron.files import check_writable, write_atomically
 from polyceptron.report.pictures.parts import SHEET, Axis, Panel, Picture, Trace, as_mathtext, style
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:  # it loads slowly
+    Axes = Figure = Any
 
 MARKERS = {
     "circle": "o", "square": "s", "triangle": "^", "diamond": "D", "star": "*", "cross": "P",
