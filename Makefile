@@ -38,11 +38,11 @@ test: setup browser
 
 # Three processes on two cores: a third of the time a test waits for what it has started.
 suite: setup
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --processes 3
 
 # What a change should run while it is made: no browser, no other processes, no figures.
 quick: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not process and not browser"
+	$(BIN)/python -m pytest --processes 2 -m "not slow and not process and not browser"
 
 # The explorer's tests drive Debian's Chromium; without root and apt they skip and say why.
 browser:

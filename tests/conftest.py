@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from forked import add_option, run_forked
+
 # A file is the work of one worker, which makes its fixtures once. What takes long begins first,
 # so that at the end both workers have something short left.
 LONG = (
@@ -32,6 +34,15 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("polyceptron")
+
+
+def pytest_addoption(parser):
+    add_option(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session):
+    return run_forked(session)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -8,10 +8,8 @@ rough) plus a finite-size allowance of `ALLOWANCE`/d, stated in each comparison.
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import math
-import os
 import re
 import tomllib
 from pathlib import Path
@@ -55,17 +53,13 @@ def save_few(figure: Figure, path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every figure, made once even when several processes share the tests."""
-    base = tmp_path_factory.getbasetemp()
-    path = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "all-figures"
-    with open(f"{path}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (path / "index.html").exists():
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setitem(SHEET, "pdf.fonttype", 3)  # embedding whole fonts takes a while,
-                patch.setitem(SHEET, "savefig.dpi", 75)  # and so do many pixels
-                patch.setattr(making, "save_figure", save_few)
-                make_figures(path, profile=SMALL, workers=1)
+    """Every figure, made once."""
+    path = tmp_path_factory.mktemp("figures")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SHEET, "pdf.fonttype", 3)  # embedding whole fonts takes a while,
+        patch.setitem(SHEET, "savefig.dpi", 75)  # and so do many pixels
+        patch.setattr(making, "save_figure", save_few)
+        make_figures(path, profile=SMALL, workers=1)
     return path
 
 
