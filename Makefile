@@ -36,9 +36,9 @@ figures: setup
 test: setup browser
 	@$(MAKE) --no-print-directory -j 2 check suite
 
-# Three processes on two cores: a third of the time a test waits for what it has started.
+# Four processes on two cores: some wait for browsers and other processes that they have started.
 suite: setup
-	$(BIN)/python -m pytest --processes 3
+	$(BIN)/python -m pytest --processes 4
 
 # What a change should run while it is made: no browser, no other processes, no figures.
 quick: setup

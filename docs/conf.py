@@ -55,3 +55,4 @@ autodoc_default_options = {"members": True}
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 add_module_names = False
+toc_object_entries = False  # every page would copy them for its menu

@@ -18,12 +18,10 @@ TEACHERS = {
     "k=3 gaussian": Teacher(3),
     "k=3 steps": Teacher(3, "ternary", "gaussian:0.02"),
     "k=4": Teacher(4, "rademacher"),
-    "k=5": Teacher(5, "rademacher"),
     "k=10": Teacher(10, "rademacher"),
-    "perceptron": Perceptron("rademacher"),
     "perceptron flips": Perceptron("rademacher", "flips:0.1"),
 }
-AWAY = (0.0, 1e-15, -1e-15, 1e-12, -1e-12, 1e-9, -1e-9, 1e-6, -1e-6, 1e-3, -1e-3)
+AWAY = (0.0, 1e-15, -1e-15, 1e-12, -1e-12, 1e-7, -1e-7, 1e-3, -1e-3)
 
 
 @cache
@@ -43,7 +41,7 @@ def alone(name: str, branch: str, alpha: float) -> dict:
 @pytest.mark.slow
 @pytest.mark.parametrize("branch", ["optimal", "amp"])
 @pytest.mark.parametrize("name", TEACHERS)
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(data=st.data())
 def test_a_row_does_not_depend_on_its_company(name, branch, data):
     alphas = data.draw(st.lists(st.sampled_from(candidates(name)), min_size=2, max_size=12))
