@@ -84,3 +84,20 @@ def test_make_teacher_from_columns():
         make_teacher("perceptron", 3, "gaussian")
     with pytest.raises(InvalidInput, match="unknown model"):
         make_teacher("committee", 3, "gaussian")
+
+
+def test_every_population_is_made_from_its_columns_and_shown_on_the_page():
+    from polyceptron.model.populations import POPULATIONS, Mixture, make_population
+    from polyceptron.report.explorer.settings import MODELS
+
+    assert set(MODELS) == set(POPULATIONS)
+    for one in (
+        Teacher(4, noise="flips:0.1"),
+        Perceptron("gaussian"),
+        Mixture((0.7, 0.3), gram=[[1, 0], [0, 2]]),
+    ):
+        assert make_population(**one.columns) == one
+        with pytest.raises(InvalidInput, match=f"'{one.model}' takes no colour"):
+            make_population(**one.columns, colour="red")
+    with pytest.raises(InvalidInput, match="allowed are argmax, perceptron, mixture"):
+        make_population("committee")

@@ -13,6 +13,11 @@ from polyceptron.model.populations.teacher import Teacher as Teacher
 from polyceptron.model.populations.teacher import check_teacher as check_teacher
 from polyceptron.model.populations.teacher import make_teacher as make_teacher
 
+# A new population: its file, and its class here.
+POPULATIONS: dict[str, type[Population]] = {
+    one.model: one for one in (Teacher, Perceptron, Mixture)
+}
+
 
 def make_population(model: str, n_classes: int | None = None, **columns: Any) -> Population:
     """A population from the columns of a row; those that are None do not count.
@@ -21,20 +26,12 @@ def make_population(model: str, n_classes: int | None = None, **columns: Any) ->
     >>> make_population(**one.columns) == one
     True
     """
+    if model not in POPULATIONS:
+        raise InvalidInput(f"unknown model {model!r}: allowed are {', '.join(POPULATIONS)}")
     given = {name: value for name, value in columns.items() if value is not None}
-    if model == "mixture" and "features" in given:
-        raise InvalidInput("a mixture with covariances in full cannot be made from a row")
-    mixed, taught = ("separation", "variances", "levels"), ("prior", "noise", "features", "biases")
-    if wrong := set(given) - {"shares", "gram", *(mixed if model == "mixture" else taught)}:
+    if wrong := set(given) - set(POPULATIONS[model].takes):
         raise InvalidInput(f"the model {model!r} takes no {', '.join(sorted(wrong))}")
-    if model != "mixture":
-        return make_teacher(model, n_classes, **given)
-    if "shares" not in given:
-        raise InvalidInput("a mixture needs shares, one number for each class")
-    made = Mixture(**given)
-    if n_classes not in (None, made.n_classes):
-        raise InvalidInput(f"{n_classes} classes need as many shares, got {given.get('shares')}")
-    return made
+    return POPULATIONS[model].of_columns(n_classes, **given)
 
 
 def check_population(population: Any) -> None:

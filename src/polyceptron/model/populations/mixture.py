@@ -57,6 +57,20 @@ class Mixture(pop.Population):
     """
 
     model: ClassVar[str] = "mixture"
+    takes: ClassVar[tuple[str, ...]] = (
+        "shares", "gram", "separation", "variances", "levels", "features"
+    )  # fmt: skip
+
+    @classmethod
+    def of_columns(cls, n_classes: int | None, **given: Any) -> Self:
+        if "features" in given:
+            raise InvalidInput("a mixture with covariances in full cannot be made from a row")
+        if "shares" not in given:
+            raise InvalidInput("a mixture needs shares, one number for each class")
+        made = cls(**given)
+        if n_classes not in (None, made.n_classes):
+            raise InvalidInput(f"{n_classes} classes need as many shares, got {given['shares']}")
+        return made
 
     def __init__(
         self,

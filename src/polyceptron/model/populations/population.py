@@ -11,7 +11,7 @@ eigenvalues (`Levels`); where classes are alike every order parameter is a numbe
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,7 @@ class Population(ABC):
     """How one sample is made."""
 
     model: ClassVar[str]  # in the column `model` of rows
+    takes: ClassVar[tuple[str, ...]]  # the other columns of which it is made
     n_classes: int
     means: Array | None = None  # of a mixture, where they are given: samples have their dimension
     symmetric: bool = False  # classes of a teacher that are alike: the theory of scalars serves
@@ -60,6 +61,11 @@ class Population(ABC):
     class_shares: Array  # P(y = l) (k,)
     group_shares: Array = np.ones(1)  # p_c (G,): those of the classes in a mixture
     levels_of_features: Levels | None  # of all groups; None where they share no eigenvectors
+
+    @classmethod
+    @abstractmethod
+    def of_columns(cls, n_classes: int | None, **given: Any) -> Self:
+        """From those of the columns in `takes` that a row has."""
 
     @abstractmethod
     def draw(self, X: Array, rng: np.random.Generator) -> tuple[Any, Array]:

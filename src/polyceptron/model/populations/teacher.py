@@ -18,7 +18,7 @@ W* may be correlated, z ~ N(0, R).
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -152,7 +152,17 @@ class Teacher(_Rule):
     gram: tuple[tuple[float, ...], ...] | None = None
 
     model: ClassVar[str] = "argmax"
+    takes: ClassVar[tuple[str, ...]] = (
+        "prior", "noise", "features", "biases", "shares", "gram"
+    )  # fmt: skip
     common_shift: ClassVar[bool] = True  # a shift of all classes' weights changes no label
+
+    @classmethod
+    def of_columns(cls, n_classes: int | None, **given: Any) -> Self:
+        for name, shape in (("gram", (-1, -1)), ("biases", (-1,)), ("shares", (-1,))):
+            if n_classes is None and name in given:
+                n_classes = len(pop.read_numbers(given[name], name, shape))
+        return cls(cls.n_classes if n_classes is None else n_classes, **given)
 
     def __post_init__(self) -> None:
         k = check_classes(self.n_classes)
@@ -248,11 +258,20 @@ class Perceptron(_Rule):
     features: Parsed[Spectrum] = Parsed(as_spectrum, "isotropic")
 
     model: ClassVar[str] = "perceptron"
+    takes: ClassVar[tuple[str, ...]] = ("prior", "noise", "features")
     common_shift: ClassVar[bool] = False
     n_classes: ClassVar[int] = 2  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         self.channel.guess(2)
+
+    @classmethod
+    def of_columns(cls, n_classes: int | None, **given: Any) -> Self:
+        if unequal := set(given) - set(cls.takes):
+            raise InvalidInput(f"the classical perceptron takes no {', '.join(sorted(unequal))}")
+        if n_classes not in (None, 2):
+            raise InvalidInput(f"the classical perceptron has 2 classes, got {n_classes}")
+        return cls(**given)
 
     @property
     def row(self) -> Row:
@@ -271,8 +290,8 @@ def make_teacher(
     model: str,
     n_classes: int | None = None,
     prior: Any = None,
-    noise: Any = "none",
-    features: Any = "isotropic",
+    noise: Any = None,
+    features: Any = None,
     **unequal: Any,
 ) -> AnyTeacher:
     """A teacher from the columns of a row; what is None is the model's own default.
@@ -282,19 +301,9 @@ def make_teacher(
     kinds: dict[str, Any] = {"argmax": Teacher, "perceptron": Perceptron}
     if model not in kinds:
         raise InvalidInput(f"unknown model {model!r}: allowed are 'argmax' and 'perceptron'")
-    own, unequal = kinds[model], {n: value for n, value in unequal.items() if value is not None}
-    for name, shape in (("gram", (-1, -1)), ("biases", (-1,)), ("shares", (-1,))):
-        if n_classes is None and name in unequal:
-            n_classes = len(pop.read_numbers(unequal[name], name, shape))
-    n_classes = own.n_classes if n_classes is None else n_classes
-    prior = own.prior if prior is None else prior
-    if own is Teacher:
-        return Teacher(n_classes, prior, noise, features, **unequal)
-    if unequal:
-        raise InvalidInput(f"the classical perceptron takes no {', '.join(unequal)}")
-    if n_classes != 2:
-        raise InvalidInput(f"the classical perceptron has 2 classes, got {n_classes}")
-    return Perceptron(prior, noise, features)
+    given = {"prior": prior, "noise": noise, "features": features, **unequal}
+    given = {name: value for name, value in given.items() if value is not None}
+    return kinds[model].of_columns(n_classes, **given)  # type: ignore[no-any-return]
 
 
 def check_teacher(teacher: Any) -> None:
