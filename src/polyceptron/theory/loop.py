@@ -20,16 +20,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from polyceptron.display import ShortDisplay
-from polyceptron.errors import InvalidInput
-from polyceptron.model.checks import check_alpha
+from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.model.checks import check_alpha, difference_basis
 from polyceptron.model.estimators import as_erm
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.losses import check_symmetric
-from polyceptron.model.populations import AnyTeacher, check_teacher
+from polyceptron.model.populations import AnyTeacher, check_population, check_teacher
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.bayes_optimal.solution_curve import SolutionCurve, curve_of
 from polyceptron.theory.generalisation import error_on_labels
+from polyceptron.theory.populations.population_point import population_rounds
 from polyceptron.theory.separability import loss_at_ridge
 from polyceptron.theory.sides import WeightsSide, erm_sides
 from polyceptron.theory.weights.side import effort
@@ -143,13 +144,20 @@ def state_evolution(
 
 
 class ErmStep(NamedTuple):
-    """The state after `step` iterations; step 0 is the start."""
+    """The state after `step` iterations; step 0 is the start.
+
+    Where classes are not alike m, q and V are arrays on class differences, r = k − 1: the fields'
+    covariances q (G, r, r) and susceptibilities V (G, r, r) in each group, and their means m (G, r)
+    there, or a teacher's overlaps m (r, r). Each has the uncertainty of its error, where known.
+    """
 
     step: int
-    m: float
-    q: float
-    V: float
+    m: Any
+    q: Any
+    V: Any
     generalisation_error: float
+    uncertainty: float = math.nan
+    intercepts: Any = None  # (k,), of mean 0
 
 
 def erm_state_evolution(
@@ -159,11 +167,12 @@ def erm_state_evolution(
     n_steps: int = 50,
     start: tuple[float, float, float] | None = None,
 ) -> list[ErmStep]:
-    """The states of steps 0..n_steps of the plain loop.
+    """The states of steps 0..n_steps of the plain loop, which undamped message passing follows.
 
     Parameters
     ----------
-    teacher : Teacher or Perceptron
+    teacher : Teacher, Perceptron or Mixture
+        Unequal classes with an intercept and a weak ridge may swing for ever.
     estimator : ERM or str
         For max-margin, λ only sets the scale of V and is taken to be 1.
     alpha : float
@@ -171,7 +180,7 @@ def erm_state_evolution(
     n_steps : int
         Number of iterations.
     start : tuple of float, optional
-        (m, q, V), by default (0, 0, 1/λ).
+        (m, q, V), by default (0, 0, 1/λ); for classes that are alike.
 
     Returns
     -------
@@ -184,7 +193,7 @@ def erm_state_evolution(
     >>> round(steps[-1].m / steps[-1].q**0.5, 4)
     0.7848
     """
-    check_teacher(teacher)
+    check_population(teacher)
     spec, alpha = as_erm(estimator), check_alpha(alpha)
     _check_steps(n_steps)
     scale_free = spec.loss.scale_free
@@ -192,6 +201,20 @@ def erm_state_evolution(
         raise InvalidInput(
             f"the iteration needs a ridge above 0 (max-margin: none), got {spec.ridge!r}"
         )
+    if not spec.alike(teacher):
+        if start is not None:
+            raise InvalidInput(f"a start is for classes that are alike, got {start!r}")
+        T = difference_basis(teacher.n_classes)
+        try:
+            found = population_rounds(teacher, spec, alpha, n_steps)
+        except np.linalg.LinAlgError:
+            raise ComputationFailed(
+                f"the plain loop leaves every law within {n_steps} steps: take a larger ridge"
+            ) from None
+        return [
+            ErmStep(t, law.m if law.M is None else law.M, law.Q, law.V, error, spread, T @ law.b)
+            for t, (law, error, spread) in enumerate(found)
+        ]
     loss = loss_at_ridge(spec.loss, spec.ridge, teacher, alpha)
     check_symmetric(loss, teacher.n_classes)
     ridge = 1.0 if scale_free else float(spec.ridge)

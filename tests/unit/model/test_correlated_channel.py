@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polyceptron.model import as_channel
+from polyceptron.model import Teacher, as_channel
 from polyceptron.model.channels import correlated
 from polyceptron.model.channels.correlated import label_chances
 from polyceptron.model.checks import difference_basis
@@ -43,3 +43,10 @@ def test_chances_of_many_or_no_points(monkeypatch):
     for noise in ("softmax:2", "gaussian:0.3", "flips:0.1"):  # with slopes, and without them
         found = [label_chances(as_channel(noise), omega, C, kind=s).Z for s in ("slopes", "plain")]
         np.testing.assert_allclose(*found, atol=2e-9)
+
+
+def test_a_tie_of_three_classes_is_an_angle():
+    """P(both gaps > 0) = 1/4 + arcsin ρ/2π, ρ their correlation; shares have the sum 1."""
+    gram = np.diag([2.0, 1.0, 1.0])
+    exact = [0.25 + np.arcsin(rho) / (2 * np.pi) for rho in (2 / 3, 1 / 6**0.5, 1 / 6**0.5)]
+    np.testing.assert_allclose(Teacher(3, gram=gram).class_shares, exact, atol=1e-14)

@@ -122,6 +122,8 @@ def _bivariate(omega: Array, C: Array, labels: Sequence[int], plain: bool) -> La
         s = np.sqrt(np.diag(cov))
         rho = float(np.clip(cov[0, 1] / (s[0] * s[1]), -1 + 1e-15, 1 - 1e-15))
         a, b = (omega @ ways.T / s).T
+        centre = 1e-300 * ((a == 0) & (b == 0))  # where the angle alone counts, and 0/0 has none
+        a, b = a + centre, b + centre
         sigma = math.sqrt(1 - rho**2)
         c, d = (b - rho * a) / sigma, (a - rho * b) / sigma
         least = np.minimum(a, b)

@@ -256,6 +256,11 @@ class Block(NamedTuple):
     weight: Array
     zeta: Array | None
 
+    def replicate(self, i: int) -> Block:
+        """One of them alone."""
+        x, weight = self.x[i : i + 1], self.weight[i : i + 1]
+        return Block(*self[:2], x, weight, None if self.zeta is None else self.zeta[i : i + 1])
+
 
 class MatrixAverages(NamedTuple):
     """Hats, training samples' loss and error, and what nodes' weights miss of 1 at worst."""

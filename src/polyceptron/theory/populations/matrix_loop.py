@@ -26,7 +26,7 @@ with S instead, V falls for ever from a start where more samples push than weigh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 
+from polyceptron.model.channels.correlated import label_chances
 from polyceptron.model.populations import Population
 from polyceptron.numerics import Array
 from polyceptron.theory.populations.linear_pull import is_linear, linear_law
@@ -42,6 +43,7 @@ from polyceptron.theory.populations.matrix_fields import (
     MatrixAverages,
     MatrixHats,
     MatrixProblem,
+    matrix_pull,
 )
 
 _DEPTH = 12
@@ -49,6 +51,7 @@ _LONGEST, _CAREFUL = 2.0, 0.7  # of an unknown in a round; of hard margins
 _DAMPED = 0.3  # of a step with covariances in full, whose plain rounds swing up
 _WORSE = 2.0  # a residual is, where a combination of rounds has failed
 _LEFT = 0.1  # of a group outside the nodes
+_STEP = 1e-4  # of a field, for a difference of pulls
 _FREE = 0.01  # of the directions of weights, at least, that margins leave free
 
 Fields = Callable[[FieldsOrder], MatrixAverages]
@@ -159,6 +162,45 @@ def start(problem: MatrixProblem) -> Array:
     V = max(1 / (p.ridge + 0.25 * p.alpha), 1e-6)
     b = np.log(p.weight * p.population.class_shares) @ T if p.intercept else np.zeros(r)
     return pack(p, FieldsOrder(0.3 * T, eye, V * eye, b, 0.3 * np.eye(r)))
+
+
+def matrix_rounds(problem: MatrixProblem, fields: Fields) -> Iterator[FieldsOrder]:
+    """The law of a student that knows nothing, then after each plain round, without end."""
+    p, one = problem, np.eye(problem.n_classes - 1)
+    none = MatrixHats(*(np.zeros((*s, len(one))) for s in _shapes(p)))
+    law = weights_side(p.population, p.R, none, p.ridge, 0 * one[0])
+    while True:
+        yield law
+        hats = fields(law).hats if law.Q.any() else _without_spread(p, law)
+        b = law.b
+        if p.intercept:
+            b = b + np.linalg.solve(hats.V.sum(0), hats.m.sum(0))
+        law = weights_side(p.population, p.R, hats, p.ridge, b)
+
+
+def _shapes(problem: MatrixProblem) -> tuple[tuple[int, ...], ...]:
+    """Of m, Q, V and M, but for the last r."""
+    G, r = len(problem.population.group_shares), problem.n_classes - 1
+    return (G,), (G, r), (G, r), (r,)
+
+
+def _without_spread(problem: MatrixProblem, law: FieldsOrder) -> MatrixHats:
+    """Of fields that do not vary: one point for each label, and −∂f by differences around it."""
+    p, channel, r = problem, problem.population.label_channel, len(law.b)
+    m, Q, V, M = (np.zeros((*s, r)) for s in _shapes(p))
+    around = _STEP * np.concatenate([np.zeros((1, r)), np.eye(r), -np.eye(r)])
+    for c in range(len(law.m)):
+        labels, chance = np.array([c]), np.ones(1)
+        if channel is not None:
+            told = label_chances(channel, (p.population.offsets @ p.basis)[None], p.R)
+            labels, chance = np.arange(r + 1), told.Z[0]
+        y, at = np.repeat(labels, len(around)), np.tile(law.m[c] + law.b + around, (len(labels), 1))
+        f = matrix_pull(p.loss, at, y, law.V[c], p.weight[y]).f.reshape(len(labels), -1, r)
+        m[c], Q[c] = chance @ f[:, 0], (chance * f[:, 0].T) @ f[:, 0]
+        V[c] = np.tensordot(chance, f[:, r + 1 :] - f[:, 1 : r + 1], 1) / (2 * _STEP)
+        if channel is not None:
+            M = f[:, 0].T @ told.slopes[0]
+    return MatrixAverages.of(p, m, Q, (V + V.swapaxes(1, 2)) / 2, M, 0.0, 0.0).hats
 
 
 class Solved(NamedTuple):

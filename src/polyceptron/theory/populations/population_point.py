@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -24,16 +25,24 @@ from polyceptron.model.populations import Population
 from polyceptron.model.populations.mixture import LARGEST_FULL
 from polyceptron.model.populations.population import numbers_text
 from polyceptron.numerics import Array, short_products
-from polyceptron.numerics.estimate import Estimate, student_quantile
+from polyceptron.numerics.estimate import Estimate, from_replicates, student_quantile
 from polyceptron.rows import Status, make_row
 from polyceptron.theory.populations.matrix_fields import (
     FieldsOrder,
+    MatrixAverages,
     MatrixFields,
     MatrixProblem,
-    given_fields,
 )
 from polyceptron.theory.populations.matrix_graph import LAST_LEVEL, GraphFields
-from polyceptron.theory.populations.matrix_loop import Anderson, Solved, start, unpack
+from polyceptron.theory.populations.matrix_loop import (
+    Anderson,
+    Fields,
+    Solved,
+    matrix_rounds,
+    pack,
+    start,
+    unpack,
+)
 from polyceptron.theory.populations.scores import (
     FieldsLaw,
     TeacherFields,
@@ -49,6 +58,8 @@ _REPLICATES = 8
 _FIRST, _ROUNDS = (25, 1), (8, 60)  # placements of the first nodes and rounds; of few points
 _AGAIN, _OUTSIDE = 4, 5e-3  # placements of a level, as long as the root has so much outside them
 _NEAR = 0.2  # of θ: nodes are still where they should be
+_PLAIN, _FOLLOWED = (2, 1), 10  # of plain rounds: the rule, and a coarser one; log2 of points
+_FAR, _SHARED = 0.05, 1e-7  # of θ, to which nodes follow; of errors, what both rules may miss
 _EASIER = 6  # times a larger ridge on the way to the first root
 _SMALL = 1e-3  # ridge from which few points may have a root at once, where a smaller one had none
 _FIRST_POINTS, _ALL_POINTS = 7, 18  # log2, in a replicate of a class; at most, of all together
@@ -220,7 +231,7 @@ def fields_law(problem: MatrixProblem, law: FieldsOrder) -> FieldsLaw:
     """The law as it leaves."""
     population, Q, teacher = problem.population, law.Q, None
     if population.label_channel is not None:
-        Q, b = given_fields(problem, law)[0][None], problem.basis.T @ population.offsets
+        Q, b = law.A @ problem.R @ law.A.T + Q, problem.basis.T @ population.offsets
         teacher = TeacherFields(law.A @ problem.R, problem.R, b, population.label_channel)
     return FieldsLaw(population.group_shares, law.m, Q, law.b, teacher, law.V)
 
@@ -244,6 +255,45 @@ def _numbers(
     for name, value in (*shown.items(), ("V", solved.law.V)):
         found[name] = value, np.zeros(value.shape)
     return found
+
+
+@short_products
+def population_rounds(
+    population: Population, spec: ERM, alpha: float, n_steps: int
+) -> list[tuple[FieldsLaw, float, float]]:
+    """The law, its error and that one's uncertainty after t = 0, 1, … plain rounds from nothing.
+
+    A coarser rule, or each replicate of the points, goes its own way, and tells the uncertainty.
+    """
+    problem, found = matrix_problem(population, spec, alpha), []
+    sides: list[Fields] = [_following(problem, level) for level in _PLAIN]
+    if problem.sampled:
+        every = MatrixFields.drawn(problem, _FOLLOWED, _REPLICATES)
+        own = ([b.replicate(i) for b in every.blocks] for i in range(_REPLICATES))
+        sides = [every, *(MatrixFields(problem, blocks) for blocks in own)]
+    paths = [matrix_rounds(problem, fields) for fields in sides]
+    for orders in islice(zip(*paths, strict=True), n_steps + 1):
+        law, *others = (fields_law(problem, each) for each in orders)
+        error, bar = population_scores(law, tol=1e-3).error
+        near = [population_scores(x, tol=math.inf, near=law).error.value for x in others]
+        spread = float(abs(near[0] - error)) + _SHARED
+        if problem.sampled:
+            spread = float(from_replicates(np.array(near)).uncertainty)
+        found.append((law, float(error), float(bar) + spread))
+    return found
+
+
+def _following(problem: MatrixProblem, level: int) -> Fields:
+    """Averages at nodes that are placed anew wherever the law has moved."""
+    last: list[tuple[Array, GraphFields]] = []
+
+    def fields(law: FieldsOrder) -> MatrixAverages:
+        theta = pack(problem, law)
+        if not last or np.abs(theta - last[0][0]).max() > _FAR:
+            last[:] = [(theta, GraphFields(problem, law, level))]
+        return last[0][1](law)
+
+    return fields
 
 
 def _settled(

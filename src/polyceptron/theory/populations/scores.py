@@ -147,6 +147,7 @@ def population_scores(
     0.158655
     """
     law = replace(law, Q=_lifted(law.Q))
+    near = None if near is None else replace(near, Q=_lifted(near.Q))
     if law.n_classes > 3:
         log2, few = _POINTS[0], 1 if math.isinf(tol) else N_REPLICATES
         while True:
