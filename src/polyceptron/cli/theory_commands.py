@@ -189,11 +189,13 @@ def separability(
         options.echo(f"{words}: alpha_s = {found.alpha_s:.7g} ± {spread} ({found.status})")
 
 
-@options.given(*options.UNEQUAL, "plot")
+@options.given("plot")
 def asymptotics(
     *,
     teacher: Any,
     estimator: options.OneEstimator = "bayes",
+    intercept: options.Intercept = False,
+    class_weight: options.ClassWeight = None,
     ridge: options.OneRidge = None,
     penalty: options.OnePenalty = None,
     alpha_max: float | None = setting(None, "Largest α (1e6 for k <= 3, else 1e4)."),
@@ -205,7 +207,7 @@ def asymptotics(
     """
     from polyceptron.theory.asymptotics import asymptotics as find
 
-    chosen, *others = options.build_estimators([estimator], ridge, penalty)
+    chosen, *others = options.build_estimators([estimator], ridge, penalty, intercept, class_weight)
     if others:
         got = " and ".join(filter(None, (ridge, penalty)))
         raise InvalidInput(f"give one ridge or one penalty, got {got}")
@@ -214,7 +216,7 @@ def asymptotics(
     measured = [f"{name}{end}" for name in ("exponent", "constant") for end in ("", "_uncertainty")]
     measured += ["exact_exponent", "exact_constant", "floor"]
     row: dict[str, Any] = {
-        **teacher.columns, "features": teacher.features.name, "ridge": None, **chosen.columns,
+        **teacher.columns, "ridge": None, **chosen.columns,
         **{name: getattr(found, name) for name in measured},
         "alpha_max": float(found.alpha[-1]), "status": str(found.status),
     }  # fmt: skip

@@ -14,6 +14,10 @@ With noise the angle θ between student and teacher falls as α^(−1/2) for eve
 the labels' law is smooth the excess over the floor is quadratic in θ: p = 1, as for Bayes. Flips
 leave a sharp boundary: the excess is linear in θ and p = 1/2, but 1 for Bayes, which finds it.
 
+Unequal classes with smooth labels (mixtures, noisy teachers): ε₀ is the error of the risk's own
+minimiser, which may be above that of the best rule, and ε may rise to it: C has either sign. p = 1,
+and ε₀ follows from one more point, ε₀ = ε(Fα) − [ε(α) − ε(Fα)]/(F − 1).
+
 A plan is the smallest α with ε(α) ≤ target: a search in ln α goes upwards from where the
 Bayes-optimal error, which nobody surpasses, arrives, and brackets the answer. Errors that are not
 monotone (the square loss without ridge) are met from the left. Where the Bayes-optimal error jumps,
@@ -37,7 +41,7 @@ from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.checks import check_size
 from polyceptron.model.estimators import Estimator, Jump, as_estimator, plain_estimators
 from polyceptron.model.law import Decay
-from polyceptron.model.populations import AnyTeacher, Teacher, check_population, check_teacher
+from polyceptron.model.populations import AnyTeacher, Teacher, check_population
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
 from polyceptron.rows import Status, make_row
@@ -47,6 +51,7 @@ from polyceptron.theory.populations.best_rules import population_floor
 RATIO = 4.0  # between neighbouring α
 N_POINTS = 6
 SMALLEST_ALPHA, LARGEST_ALPHA = 1e-3, 1e6
+_FAR = 100.0  # F
 _FEW = 0.05  # α from which unequal classes, of which a row takes longer, are searched
 PRECISION = 1e-4  # of ln α
 _LOOSE, _POLISHED = 1e-3, 4  # tolerance on the way to it, and steps after that
@@ -73,7 +78,8 @@ class Asymptotics(ShortDisplay):
     ridge: Array
     local_exponent: Array  # between neighbours, one fewer
     status: Status
-    floor: float = 0.0  # the error of the teacher itself on noisy labels
+    floor: float = 0.0  # ε₀: on noisy labels that of the teacher itself, where classes are alike
+    floor_uncertainty: float = 0.0
 
 
 def asymptotics(
@@ -83,11 +89,13 @@ def asymptotics(
 
     Parameters
     ----------
-    teacher : Teacher or Perceptron
+    teacher : Teacher, Perceptron or Mixture
+        Where classes are not alike, a mixture or one with smooth noise.
     estimator : Estimator or str
         An estimator or its name.
     alpha_max : float, optional
-        By default 1e6 for two and three classes, and 1e4 above or with noise.
+        By default 1e6 for two and three classes, and 1e4 above or with noise; 400 for four and more
+        classes that are not alike.
 
     Returns
     -------
@@ -100,25 +108,42 @@ def asymptotics(
     >>> round(tail.exponent, 3), round(tail.constant, 3)
     (1.0, 0.442)
     """
-    check_teacher(teacher)
+    check_population(teacher)
     student = as_estimator(estimator)
-    known = student.decay(teacher)
-    exact = None if known is None else known.exponent
+    alike, channel = student.alike(teacher), teacher.label_channel
+    if not alike and channel is not None and channel.width(0.0) == 0:
+        raise InvalidInput(
+            "the tail of unequal classes is known for mixtures and teachers with smooth noise, "
+            f"got {teacher!r}"
+        )
+    known = student.decay(teacher) if alike else Decay(1.0)
+    exact, few = None if known is None else known.exponent, teacher.n_classes <= 3
     if alpha_max is None:
-        alpha_max = 1e6 if teacher.n_classes <= 3 and teacher.channel.noiseless else 1e4
+        alpha_max = 1e6 if few and alike and teacher.channel.noiseless else 1e4
+        alpha_max = alpha_max if few or alike else 400.0
     if not 100 <= alpha_max <= 1e7:
         raise InvalidInput(f"alpha_max must be between 100 and 1e7, got {alpha_max!r}")
     alpha = np.array([alpha_max * RATIO**i for i in range(1 - N_POINTS, 1)])
-    error, uncertainty, ridge, states = _curve(teacher, student, alpha, exact or 1.0)
-    floor = error_floor(teacher.channel, teacher.n_classes)
+    far = alpha if alike else np.append(alpha, _FAR * alpha_max)
+    error, uncertainty, ridge, states = _curve(teacher, student, far, exact or 1.0)
+    floor, floor_spread = 0.0, 0.0
+    if alike:
+        floor = error_floor(teacher.channel, teacher.n_classes)
+    else:
+        floor = float(error[-1] - (error[-2] - error[-1]) / (_FAR - 1))
+        floor_spread = float(uncertainty[-1] + sum(uncertainty[-2:]) / (_FAR - 1))
+        error, uncertainty, ridge = error[:-1], uncertainty[:-1], ridge[:-1]
     excess = error - floor
-    if not (excess > 0).all():
+    sign = 1.0 if alike else math.copysign(1.0, excess[-1])
+    excess *= sign
+    if not (excess[-3:] > (0 if alike else floor_spread)).all():
         raise ComputationFailed(
             f"the excess over the floor of {floor:.6g} is below what the error is known to at "
             f"alpha {alpha_max:g}: ask for a smaller alpha_max"
         )
-    local = -np.diff(np.log(excess)) / math.log(RATIO)
-    noise = uncertainty / excess
+    with np.errstate(invalid="ignore", divide="ignore"):  # where a curve crosses its limit
+        local = -np.diff(np.log(excess)) / math.log(RATIO)
+    noise = (uncertainty + floor_spread) / excess
     exponent, spread = _limit(local)
     spread += math.hypot(noise[-1], noise[-2]) / math.log(RATIO)
     scaled = excess * alpha ** (exponent if exact is None else exact)
@@ -131,10 +156,10 @@ def asymptotics(
     return Asymptotics(
         exponent=exponent,
         exponent_uncertainty=spread,
-        constant=constant,
+        constant=sign * constant,
         constant_uncertainty=constant_spread,
         exact_exponent=exact,
-        exact_constant=_exact_constant(teacher, student, known, constant),
+        exact_constant=_exact_constant(teacher, student, known, constant) if alike else None,
         alpha=alpha,
         generalisation_error=error,
         uncertainty=uncertainty,
@@ -142,6 +167,7 @@ def asymptotics(
         local_exponent=local,
         status=Status.NOT_CONVERGED if Status.NOT_CONVERGED in states else Status.OK,
         floor=floor,
+        floor_uncertainty=floor_spread,
     )
 
 
@@ -154,6 +180,8 @@ def _curve(
     for value in steps(alpha.tolist()):
         # The constants of all these laws lie within a factor of ten of k − 1.
         tol = relative * 0.3 * (teacher.n_classes - 1) * value**-exponent
+        if not estimator.alike(teacher):
+            tol = 1e-9 if teacher.n_classes <= 3 else 1e-4
         (row,) = estimator.rows(teacher, [value], tol=tol)
         if not math.isfinite(row["generalisation_error"]):
             raise ComputationFailed(f"no error at alpha {value:g}: {row['status']}")

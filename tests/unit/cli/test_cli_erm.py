@@ -80,6 +80,8 @@ def test_asymptotics():
     table = run(app, ["asymptotics", "-k", "2", "--estimator", "square", "--ridge", "1"])
     assert table.exit_code == 0
     assert "exponent" in table.stdout
+    (row,) = rows("asymptotics", "--mixture", "--shares", ".9,.1", "--separation", "2")
+    assert row["floor"] == pytest.approx(0.0700607, abs=1e-7)
 
 
 def test_plan_for_all_estimators():

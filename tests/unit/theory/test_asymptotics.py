@@ -3,7 +3,9 @@
 import math
 from functools import cache
 
+import numpy as np
 import pytest
+from scipy.special import ndtr
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
@@ -98,3 +100,44 @@ def test_what_has_no_exponent_says_so():
         asymptotics(pc.Teacher(3, "rademacher"), pc.BayesOptimal())
     with pytest.raises(InvalidInput, match="alpha_max"):
         asymptotics(pc.Teacher(3), pc.ERM("square", 1.0), alpha_max=1.0)
+
+
+def test_two_clusters_have_the_classical_constants():
+    """Fluctuations of variance η² in d directions move an error by its slope in η² = c/α.
+
+    Logistic regression: c is the inverse of E p(1 − p) (Efron 1975). Bayes: means ±m are known to
+    4/α of a distance² that is 4.
+    """
+    p, odds, square = (0.9, 0.1), math.log(9), 4.0
+    population = pc.Mixture(p, separation=2.0)
+
+    def error(distance, spread):
+        ends = distance / 2 + odds, distance / 2 - odds
+        return sum(a * ndtr(-e / math.sqrt(spread)) for a, e in zip(p, ends, strict=True))
+
+    t = np.linspace(-12, 12, 4001)
+    density = np.exp(-(t**2) / 2) / math.sqrt(2 * math.pi) * (t[1] - t[0])
+    fields = [sign * square / 2 + odds + 2 * t for sign in (1, -1)]
+    known = sum(
+        a * float(density @ (0.25 / np.cosh(u / 2) ** 2)) for a, u in zip(p, fields, strict=True)
+    )
+    h = 1e-3
+    slope = (error(square, square + h) - error(square, square - h)) / (2 * h)
+    found = asymptotics(population, pc.ERM("cross-entropy", 0.1, intercept=True))
+    assert abs(found.floor - error(square, square)) < found.floor_uncertainty
+    assert abs(found.constant - slope / known) < found.constant_uncertainty < 1e-4
+    assert abs(found.exponent - 1) < found.exponent_uncertainty < 1e-3
+    rise = (error(square + h, square + h) - error(square - h, square - h)) / (2 * h)
+    best = asymptotics(population, "bayes")
+    assert best.constant == pytest.approx(-4 * rise, rel=1e-4)
+    assert best.floor == pytest.approx(error(square, square), abs=1e-11)
+
+
+def test_an_error_may_rise_to_its_limit():
+    """Least squares of unequal shares: the intercept that it tends to is not the best one."""
+    found = asymptotics(pc.Mixture((0.9, 0.1), separation=2.0), pc.ERM("square", intercept=True))
+    assert found.constant < -found.constant_uncertainty
+    assert found.generalisation_error[-1] < found.floor
+    assert abs(found.exponent - 1) < found.exponent_uncertainty
+    with pytest.raises(pc.InvalidInput, match="smooth noise"):
+        asymptotics(pc.Teacher(2, shares=(0.9, 0.1)), "square")

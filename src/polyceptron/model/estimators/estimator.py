@@ -19,7 +19,7 @@ from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
 if TYPE_CHECKING:
-    from polyceptron.model.populations import AnyTeacher
+    from polyceptron.model.populations import AnyTeacher, Population
 
 Row = dict[str, Any]
 Probabilities = Callable[[Array], Array]  # of classes (n, k), at fields (n, k)
@@ -73,6 +73,10 @@ class Estimator:
             if value not in (None, 0, "optimal") and value == value:  # NaN: absent
                 raise InvalidInput(f"{self.name} takes no ridge, got {value!r}")
         return self
+
+    def alike(self, population: Population) -> bool:
+        """Whether every class looks the same to it: scalars suffice, and its intercept is 0."""
+        return population.symmetric
 
     # Theory.
 

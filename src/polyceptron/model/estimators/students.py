@@ -247,7 +247,6 @@ class ERM(Estimator):
         return np.array([weights.get(c, 1.0) for c in range(k)])
 
     def alike(self, population: Population) -> bool:
-        """Whether every class looks the same to it: scalars suffice, and its intercept is 0."""
         return population.symmetric and self.class_weight in (None, "balanced")
 
     def with_ridge(self, ridge: Any = None, penalty: Any = None) -> ERM:
