@@ -111,10 +111,11 @@ def asymptotics(
     check_population(teacher)
     student = as_estimator(estimator)
     alike, channel = student.alike(teacher), teacher.label_channel
-    if not alike and channel is not None and channel.width(0.0) == 0:
+    sharp = channel is not None and channel.width(0.0) == 0
+    if sharp and not (alike or student.branches):
         raise InvalidInput(
-            "the tail of unequal classes is known for mixtures and teachers with smooth noise, "
-            f"got {teacher!r}"
+            "the tail of unequal classes needs a mixture, a teacher with smooth noise, or the "
+            f"Bayes-optimal student; got {teacher!r}"
         )
     known = student.decay(teacher) if alike else Decay(1.0)
     exact, few = None if known is None else known.exponent, teacher.n_classes <= 3

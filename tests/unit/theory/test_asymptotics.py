@@ -139,5 +139,12 @@ def test_an_error_may_rise_to_its_limit():
     assert found.constant < -found.constant_uncertainty
     assert found.generalisation_error[-1] < found.floor
     assert abs(found.exponent - 1) < found.exponent_uncertainty
+
+
+def test_biases_leave_the_bayes_optimal_constant():
+    """Where p = 1 the density of boundaries cancels, and two classes have one constant."""
+    even, rare = (asymptotics(pc.Teacher(2, shares=s), "bayes") for s in (None, (0.9, 0.1)))
+    assert rare.constant == pytest.approx(even.constant, abs=1e-5)
+    assert abs(rare.floor) < 1e-10
     with pytest.raises(pc.InvalidInput, match="smooth noise"):
         asymptotics(pc.Teacher(2, shares=(0.9, 0.1)), "square")

@@ -120,5 +120,6 @@ def test_limits_of_the_bayes_row_and_refusals():
     levels = Mixture((0.7, 0.3), gram=np.eye(2), levels=[[0.5, 1, 1], [0.5, 4, 4]])
     floor = population_floor(Mixture((0.7, 0.3), gram=np.eye(2) * (0.5 + 0.5 / 4))).value
     assert abs(bayes_row(levels, 1e8)["generalisation_error"] - floor) < 1e-8
-    with pytest.raises(pc.InvalidInput, match="is explicit for"):
-        BayesOptimal().rows(Teacher(3, biases=(0, 1, 2)), [1.0])
+    full = np.stack([np.diag([1.0, 2.0]), np.array([[1.0, 0.5], [0.5, 1.0]])])
+    with pytest.raises(pc.InvalidInput, match="eigenvectors in common"):
+        bayes_row(Mixture((0.7, 0.3), means=np.eye(2), covariances=full), 1.0)

@@ -49,7 +49,7 @@ class BayesOptimal(Estimator):
         self, teacher: AnyTeacher, alpha: Any, *, branch: str = "optimal", tol: float | None = None
     ) -> list[Row]:
         if not teacher.symmetric:
-            return late("theory.populations.best_rules.bayes_mixture_rows")(teacher, alpha)
+            return late("theory.populations.best_rules.bayes_population_rows")(teacher, alpha)
         return late("theory.bayes_optimal.fixed_points.bayes_rows")(teacher, alpha, branch, tol)
 
     def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentLaw:
@@ -70,7 +70,7 @@ class BayesOptimal(Estimator):
 
     def jumps(self, teacher: AnyTeacher) -> Sequence[Jump]:
         """α_IT of what is possible, α_algo of what message passing reaches."""
-        if not teacher.symmetric:  # of a mixture it is smooth
+        if not teacher.symmetric:  # with Gaussian weights, or means, it is smooth
             return ()
         found = late("theory.bayes_optimal.transitions.transitions")(teacher)
         if found.alpha_it is None or found.alpha_algo is None:

@@ -51,6 +51,7 @@ from polyceptron.model.populations import Population, check_population
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, from_replicates, uniform_replicates
 from polyceptron.rows import Status, make_row
+from polyceptron.theory.populations.biased_bayes import biased_bayes
 from polyceptron.theory.populations.population_point import PopulationPoint, population_point
 from polyceptron.theory.populations.scores import (
     FieldsLaw,
@@ -106,10 +107,10 @@ def population_floor(population: Population) -> Estimate:
 def _bayes_rule(population: Population, alpha: float) -> PopulationScores:
     """Scores of δ ~ N(Ke_c, K) in each block of classes with one covariance, after n = αd."""
     levels, p = population.levels_of_features, population.group_shares
-    if population.label_channel is not None or levels is None:
+    if levels is None:
         raise InvalidInput(
-            "the Bayes-optimal student is explicit for teachers whose classes are alike and for "
-            f"mixtures with eigenvectors in common, got {population!r}"
+            "the Bayes-optimal student of a mixture needs eigenvectors in common, got "
+            f"{population!r}"
         )
     k, gram = len(p), np.zeros(levels.gram.shape) if alpha == 0 else levels.gram
     if 0 < alpha < math.inf:
@@ -148,13 +149,20 @@ def _bayes_rule(population: Population, alpha: float) -> PopulationScores:
     )
 
 
-def bayes_mixture_rows(population: Population, alpha: Any) -> list[dict[str, Any]]:
-    """Rows of the Bayes-optimal student of a mixture with Gaussian means, one for each α."""
+def bayes_population_rows(population: Any, alpha: Any) -> list[dict[str, Any]]:
+    """Rows of the Bayes-optimal student where classes are not alike, one for each α."""
     said = {**population.columns, "estimator": "bayes", "branch": "optimal", "status": Status.OK}
-    return [
-        make_row(source="theory", **said, alpha=a, **_bayes_rule(population, a).columns)
-        for a in check_alphas(alpha)
-    ]
+    rows = []
+    for a in check_alphas(alpha):
+        row = {**said, "alpha": a}
+        if population.label_channel is None:
+            row |= _bayes_rule(population, a).columns
+        else:
+            found, Q, moved, row["status"] = biased_bayes(population, a)
+            row |= found.columns | {"q": float(np.trace(Q)) / len(Q)}
+            row["uncertainty"] += moved * row["generalisation_error"]
+        rows.append(make_row(source="theory", **row))
+    return rows
 
 
 def _quadratic(population: Population) -> Estimate:

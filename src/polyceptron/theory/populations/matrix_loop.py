@@ -166,9 +166,10 @@ def start(problem: MatrixProblem) -> Array:
 
 def matrix_rounds(problem: MatrixProblem, fields: Fields) -> Iterator[FieldsOrder]:
     """The law of a student that knows nothing, then after each plain round, without end."""
-    p, one = problem, np.eye(problem.n_classes - 1)
-    none = MatrixHats(*(np.zeros((*s, len(one))) for s in _shapes(p)))
-    law = weights_side(p.population, p.R, none, p.ridge, 0 * one[0])
+    p, G, r = problem, len(problem.population.group_shares), problem.n_classes - 1
+    square = np.zeros((G, r, r))
+    none = MatrixHats(square[:, 0], square, square, np.zeros((r, r)))
+    law = weights_side(p.population, p.R, none, p.ridge, np.zeros(r))
     while True:
         yield law
         hats = fields(law).hats if law.Q.any() else _without_spread(p, law)
@@ -178,16 +179,10 @@ def matrix_rounds(problem: MatrixProblem, fields: Fields) -> Iterator[FieldsOrde
         law = weights_side(p.population, p.R, hats, p.ridge, b)
 
 
-def _shapes(problem: MatrixProblem) -> tuple[tuple[int, ...], ...]:
-    """Of m, Q, V and M, but for the last r."""
-    G, r = len(problem.population.group_shares), problem.n_classes - 1
-    return (G,), (G, r), (G, r), (r,)
-
-
 def _without_spread(problem: MatrixProblem, law: FieldsOrder) -> MatrixHats:
     """Of fields that do not vary: one point for each label, and −∂f by differences around it."""
     p, channel, r = problem, problem.population.label_channel, len(law.b)
-    m, Q, V, M = (np.zeros((*s, r)) for s in _shapes(p))
+    m, Q, V, M = (np.zeros_like(each) for each in (law.m, law.Q, law.V, law.A))
     around = _STEP * np.concatenate([np.zeros((1, r)), np.eye(r), -np.eye(r)])
     for c in range(len(law.m)):
         labels, chance = np.array([c]), np.ones(1)

@@ -146,28 +146,28 @@ def population_scores(
     >>> round(float(population_scores(law).error.value), 6)
     0.158655
     """
-    law = replace(law, Q=_lifted(law.Q))
-    near = None if near is None else replace(near, Q=_lifted(near.Q))
+    law = replace(law, Q=lifted(law.Q))
+    near = None if near is None else replace(near, Q=lifted(near.Q))
     if law.n_classes > 3:
         log2, few = _POINTS[0], 1 if math.isinf(tol) else N_REPLICATES
         while True:
-            scores = _scores(_average(law, _sampled(law, log2, few, near), probabilities))
+            scores = scores_of(_average(law, _sampled(law, log2, few, near), probabilities))
             over = float(scores.error.uncertainty) / tol
             if not over > 1 or log2 == _POINTS[1]:
                 return scores
             log2 = min(log2 + math.ceil(math.log2(over)), _POINTS[1])
     exact, easy = _closed_confusion(law), law.n_classes == 3 and tol > _EASY
     if exact is not None and probabilities is None:
-        return _scores(*([(exact[None], None)] * 2))
+        return scores_of(*([(exact[None], None)] * 2))
     orders = (_QUICK if easy else _ORDERS)[: 1 if math.isinf(tol) else 2]
-    levels = [_average(law, _panels(law, order), probabilities) for order in orders]
-    return _scores(*(each if exact is None else (exact[None], each[1]) for each in levels))
+    levels = [_average(law, orthant_panels(law, order), probabilities) for order in orders]
+    return scores_of(*(each if exact is None else (exact[None], each[1]) for each in levels))
 
 
 def leading_nodes(law: FieldsLaw) -> tuple[Array, Array, Array]:
     """Fields (n, k), the leader's first, weights (R, n/R), and Z (n, k), at random points."""
     k, found = law.n_classes, []
-    law = replace(law, Q=_lifted(law.Q))
+    law = replace(law, Q=lifted(law.Q))
     for leader, fields, weight, truth in _sampled(law, max(_BIN_POINTS - k, 7)):
         order = np.argsort(np.arange(k) != leader, kind="stable")
         truth = np.broadcast_to(truth, fields.shape)
@@ -177,7 +177,7 @@ def leading_nodes(law: FieldsLaw) -> tuple[Array, Array, Array]:
     return fields.reshape(-1, k), weight, truth.reshape(-1, k)
 
 
-def _lifted(covariance: Array) -> Array:
+def lifted(covariance: Array) -> Array:
     """With a hint of variance in every direction: a flat orthant has no density."""
     values, vectors = np.linalg.eigh(covariance)
     least = _FLAT * (values.sum(-1, keepdims=True) + _NOTHING)
@@ -198,13 +198,13 @@ def _gaps(law: FieldsLaw, group: int, label: int | None = None) -> tuple[Array, 
     if label is not None and teacher is not None:
         utilities = teacher.covariance + (teacher.channel.utility_variance or 0.0) * np.eye(r)
         joint = np.block([[covariance, teacher.cross], [teacher.cross.T, utilities]])
-        mean, covariance = np.append(mean, teacher.biases), _lifted(joint)
+        mean, covariance = np.append(mean, teacher.biases), lifted(joint)
         one, ways = ways, np.zeros((k, 2 * r, 2 * r))
         ways[:, :r, :r], ways[:, r:, r:] = one, one[label]
     return ways @ mean, ways @ covariance @ ways.swapaxes(1, 2)
 
 
-def _panels(law: FieldsLaw, order: int) -> Iterator[_Part]:
+def orthant_panels(law: FieldsLaw, order: int) -> Iterator[_Part]:
     """Two or three classes: panels inside each orthant."""
     k, r = law.n_classes, law.n_classes - 1
     normals = np.eye(1) if r == 1 else np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]])
@@ -323,7 +323,7 @@ def _closed_confusion(law: FieldsLaw) -> Array | None:
     return np.asarray((1 - 2 * a) * found + a * found.sum(0))
 
 
-def _scores(*levels: tuple[Array, Array | None]) -> PopulationScores:
+def scores_of(*levels: tuple[Array, Array | None]) -> PopulationScores:
     """Of sums with replicates, or of a coarse and a fine rule."""
     made: list[dict[str, Array]] = []
     for confusion, sums in levels:
