@@ -146,9 +146,8 @@ def state_evolution(
 class ErmStep(NamedTuple):
     """The state after `step` iterations; step 0 is the start.
 
-    Where classes are not alike m, q and V are arrays on class differences, r = k − 1: the fields'
-    covariances q (G, r, r) and susceptibilities V (G, r, r) in each group, and their means m (G, r)
-    there, or a teacher's overlaps m (r, r). Each has the uncertainty of its error, where known.
+    Unequal classes: on class differences, covariances q and susceptibilities V (G, r, r) of each
+    group's fields, their means m (G, r) or a teacher's overlaps m (r, r); `uncertainty` of errors.
     """
 
     step: int

@@ -64,3 +64,13 @@ def test_a_plateau_of_small_ridges_is_not_the_best(k: int, loss: str, alpha: flo
     for ridge in (best.ridge / 2, 2 * best.ridge, 0.05):
         other = pc.erm_fixed_point(teacher, pc.ERM(loss, ridge), alpha)
         assert best.generalisation_error < other.generalisation_error + 1e-6
+
+
+def test_clusters_may_want_more_ridge_for_ever():
+    """The limit, class means, is Bayes-optimal for equal shares and one variance."""
+    even = pc.Mixture((0.5, 0.5), separation=2.0)
+    for alpha in (0.5, 3.0):
+        point = pc.erm_fixed_point(even, pc.ERM("cross-entropy", "optimal"), alpha)
+        (least,) = pc.BayesOptimal().rows(even, [alpha])
+        assert point.ridge >= 1e3
+        assert abs(point.generalisation_error - least["generalisation_error"]) < 5e-7

@@ -9,9 +9,8 @@ The answer is the label of largest chance, which need not be that of the largest
 
     P(t, p) = E Z_t 1[p = argmax Z]
 
-Two and three classes: panels inside the orthants of ω + b*. Where the answer changes elsewhere,
-nodes of panels of different orders lie at random: the uncertainty is their spread, and the distance
-of coarser ones.
+Two and three classes: panels inside the orthants of ω + b*. Elsewhere, where the answer changes,
+panels of different orders disagree: their spread, and how far coarse ones are, is the uncertainty.
 """
 
 from __future__ import annotations

@@ -256,11 +256,6 @@ class Block(NamedTuple):
     weight: Array
     zeta: Array | None
 
-    def replicate(self, i: int) -> Block:
-        """One of them alone."""
-        x, weight = self.x[i : i + 1], self.weight[i : i + 1]
-        return Block(*self[:2], x, weight, None if self.zeta is None else self.zeta[i : i + 1])
-
 
 class MatrixAverages(NamedTuple):
     """Hats, training samples' loss and error, and what nodes' weights miss of 1 at worst."""
@@ -320,6 +315,12 @@ class MatrixFields:
             parts = (np.concatenate(each, 1) for each in (own, w, zeta))
             blocks.append(Block(0, np.repeat(labels, x.shape[1]), *parts))
         return cls(problem, blocks)
+
+    def replicate(self, i: int) -> MatrixFields:
+        """The same at the nodes of one replicate."""
+        cut: Any = [[a if a is None else a[[i]] for a in block[2:]] for block in self.blocks]
+        own = [Block(*b[:2], *c) for b, c in zip(self.blocks, cut, strict=True)]
+        return MatrixFields(self.problem, own)
 
     def __call__(self, law: FieldsOrder) -> MatrixAverages:
         """The averages at a law."""

@@ -29,17 +29,14 @@ from polyceptron.numerics.estimate import Estimate, from_replicates, student_qua
 from polyceptron.rows import Status, make_row
 from polyceptron.theory.populations.matrix_fields import (
     FieldsOrder,
-    MatrixAverages,
     MatrixFields,
     MatrixProblem,
 )
 from polyceptron.theory.populations.matrix_graph import LAST_LEVEL, GraphFields
 from polyceptron.theory.populations.matrix_loop import (
     Anderson,
-    Fields,
     Solved,
     matrix_rounds,
-    pack,
     start,
     unpack,
 )
@@ -53,13 +50,14 @@ from polyceptron.theory.separability import loss_at_ridge
 
 _NO_RIDGE = 1e-9  # stands for 0 where there is a minimum of least norm
 _RIDGES = (1e2, 1e1, 1e0, 1e-1, 1e-2, 1e-3, 1e-4)
+_MOST, _GAIN = 1e6, 1e-5  # a ridge beyond them, as long as ten times as much gains so much
 _ROOT, _CLOSE = 1e-10, 1e-3  # of θ, where rules are exact, and of the tolerance
 _REPLICATES = 8
 _FIRST, _ROUNDS = (25, 1), (8, 60)  # placements of the first nodes and rounds; of few points
 _AGAIN, _OUTSIDE = 4, 5e-3  # placements of a level, as long as the root has so much outside them
 _NEAR = 0.2  # of θ: nodes are still where they should be
 _PLAIN, _FOLLOWED = (2, 1), 10  # of plain rounds: the rule, and a coarser one; log2 of points
-_FAR, _SHARED = 0.05, 1e-7  # of θ, to which nodes follow; of errors, what both rules may miss
+_SHARED = 1e-7  # of errors, what both rules may miss
 _EASIER = 6  # times a larger ridge on the way to the first root
 _SMALL = 1e-3  # ridge from which few points may have a root at once, where a smaller one had none
 _FIRST_POINTS, _ALL_POINTS = 7, 18  # log2, in a replicate of a class; at most, of all together
@@ -193,7 +191,7 @@ def matrix_problem(population: Population, spec: ERM, alpha: float) -> MatrixPro
 
 
 def _best_ridge(population: Population, spec: ERM, alpha: float, target: str) -> float:
-    """The λ of least error on a coarse rule: the error is flat there."""
+    """The λ of least error on a coarse rule: it is flat there, and clusters may want ever more."""
     if target not in ("error", "balanced-error"):
         raise InvalidInput(
             f"unknown target {target!r} of a ridge on classes that are not alike: allowed are "
@@ -217,6 +215,12 @@ def _best_ridge(population: Population, spec: ERM, alpha: float, target: str) ->
     # The least of a coarse grid, then a search between its neighbours.
     grid = np.log(_RIDGES)
     heights = [height(x) for x in grid]
+    theta.clear()
+    while grid[0] < math.log(_MOST) and heights[0] < (1 - _GAIN) * min(heights[1:]):
+        grid = np.insert(grid, 0, grid[0] + math.log(10))
+        heights.insert(0, height(grid[0]))
+    if len(grid) > len(_RIDGES) and heights[0] < (1 + _GAIN) * min(heights):
+        return float(round(math.exp(grid[0])))
     i = int(np.argmin(heights))
     low, high = grid[min(i + 1, len(grid) - 1)], grid[max(i - 1, 0)]
     found = minimize_scalar(height, bounds=(low, high), method="bounded", options={"xatol": 0.02})
@@ -266,11 +270,10 @@ def population_rounds(
     A coarser rule, or each replicate of the points, goes its own way, and tells the uncertainty.
     """
     problem, found = matrix_problem(population, spec, alpha), []
-    sides: list[Fields] = [_following(problem, level) for level in _PLAIN]
+    sides: list[Any] = [lambda law, n=n: GraphFields(problem, law, n)(law) for n in _PLAIN]
     if problem.sampled:
         every = MatrixFields.drawn(problem, _FOLLOWED, _REPLICATES)
-        own = ([b.replicate(i) for b in every.blocks] for i in range(_REPLICATES))
-        sides = [every, *(MatrixFields(problem, blocks) for blocks in own)]
+        sides = [every, *(every.replicate(i) for i in range(_REPLICATES))]
     paths = [matrix_rounds(problem, fields) for fields in sides]
     for orders in islice(zip(*paths, strict=True), n_steps + 1):
         law, *others = (fields_law(problem, each) for each in orders)
@@ -281,19 +284,6 @@ def population_rounds(
             spread = float(from_replicates(np.array(near)).uncertainty)
         found.append((law, float(error), float(bar) + spread))
     return found
-
-
-def _following(problem: MatrixProblem, level: int) -> Fields:
-    """Averages at nodes that are placed anew wherever the law has moved."""
-    last: list[tuple[Array, GraphFields]] = []
-
-    def fields(law: FieldsOrder) -> MatrixAverages:
-        theta = pack(problem, law)
-        if not last or np.abs(theta - last[0][0]).max() > _FAR:
-            last[:] = [(theta, GraphFields(problem, law, level))]
-        return last[0][1](law)
-
-    return fields
 
 
 def _settled(
