@@ -307,6 +307,18 @@ def test_equal_classes_return_the_scalars():
         assert np.trace(point.Q[0]) / (k - 1) == pytest.approx(plain.q, rel=1e-7)
 
 
+def test_sharp_labels_and_plenty_of_data_return_the_scalars_or_nothing():
+    """A layer of mistaken labels that is thinner than the distance of nodes."""
+    spec = pc.ERM("cross-entropy", 0.2, class_weight=(2, 2))
+    point = pc.erm_fixed_point(pc.Teacher(2), spec, 1e4)
+    scalar = pc.erm_fixed_point(pc.Teacher(2), pc.ERM("cross-entropy", 0.1), 1e4)
+    off = abs(point.generalisation_error - scalar.generalisation_error)
+    assert off < point.uncertainty + scalar.uncertainty < 1e-6
+    far = pc.erm_fixed_point(pc.Teacher(2, shares=(0.8, 0.2)), CE, 1e6)
+    assert far.status != "ok"
+    assert not far.generalisation_error > 1e-3  # which is 1e-5 or so, or not known
+
+
 @pytest.mark.parametrize("ridge", [10.0, 1e3, 1e5])
 def test_large_ridges_leave_an_intercept_of_the_shares(ridge):
     """Weights vanish as 1/λ: the softmax of the intercepts is the shares."""

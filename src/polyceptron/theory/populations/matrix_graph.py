@@ -138,6 +138,15 @@ def _values(
     return weight * found.Z[:, 0], stiffness, weight[:, None] * found.slopes[:, 0]
 
 
+def _edges(problem: MatrixProblem, at: _Law) -> Array:
+    """Fields (n, 1) where a teacher's labels of two classes change, which boxes could overlook."""
+    channel, slope = problem.population.label_channel, at.slope
+    if channel is None or slope is None or at.C is None or len(at.C) > 1 or not slope.any():
+        return np.zeros((0, len(at.V)))
+    width = channel.width(float(at.C[0, 0])) * np.linspace(-8, 8, 5)[:, None]
+    return np.asarray(at.shift + (width - problem.population.offsets @ problem.basis) / slope)
+
+
 class GraphFields:
     """Averages at fixed nodes: boxes on which the integrand at `law` is smooth."""
 
@@ -151,17 +160,19 @@ class GraphFields:
         self.blocks = []  # group, label, volumes (n,) of nodes, and what no law changes there
         for c in range(len(law.m)):
             at = _law(problem, law, c)
-            omega = at.shift + np.linalg.solve(at.inverse, x.T).T
+            edges = _edges(problem, at)
+            omega = np.concatenate([edges, at.shift + np.linalg.solve(at.inverse, x.T).T])
             own = np.arange(k) if problem.taught else np.array([c])
-            labels, all_fields = np.repeat(own, len(x)), np.tile(omega, (len(own), 1))
+            labels, all_fields = np.repeat(own, len(omega)), np.tile(omega, (len(own), 1))
             pull = matrix_pull(loss, all_fields, labels, at.V, problem.weight[labels])
             for y in own.tolist():
                 weight, rows = float(problem.weight[y]), labels == y
                 t = _coordinates(loss, y, pull.point[rows], pull.f[rows], weight)
+                near, t = np.split(t, [len(edges)])
                 rings = np.stack(np.split(t[:-1], len(radii)))
                 seen = np.concatenate([rings.min(1), rings.max(1), t[-1:]])
                 low, high, kinks = seen.min(0), seen.max(0), np.array(_kinks(loss))
-                ends = [np.append(seen[:, j], kinks) for j in range(r)]
+                ends = [np.concatenate([seen[:, j], kinks, near[:, j]]) for j in range(r)]
                 ends = [np.unique(np.clip(e, low[j], high[j])) for j, e in enumerate(ends)]
 
                 def values(t: Array, at: _Law = at, y: int = y, weight: float = weight) -> Array:

@@ -341,6 +341,11 @@ def _refined(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoin
         }
         if float(numbers["generalisation_error"][1]) < tol:
             break
+    else:  # a root at nodes that were left behind is none
+        fresh = GraphFields(problem, solved.law, LAST_LEVEL)(solved.law)
+        left = anderson.residual(solved.law, fresh, solved.theta)
+        if left is None or np.abs(left).max() > 1:
+            return _point(problem, solved, tol)
     return _point(problem, solved, tol, numbers)
 
 
