@@ -16,7 +16,6 @@ import math
 import sys
 import time
 import zlib
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -172,7 +171,7 @@ class Watch:
         self.checkpoint = Checkpoint()
         self._begin = time.monotonic()
         self._last = FitProgress(name, 0, 0, math.inf, 0.0, None, 0.0, 0.0, None)
-        self._past: deque[tuple[float, int, float]] = deque(maxlen=8)
+        self._past: list[tuple[float, int, float]] = []
         self._next_beat, self._next_line = _BEAT_SECONDS, FIRST_SECONDS
 
     def step(
@@ -181,8 +180,8 @@ class Watch:
         if self.callback is None and not self.verbose:
             return
         now = time.monotonic() - self._begin
-        if self._past and iteration < self._past[-1][1]:
-            self._past.clear()  # another part of the work
+        if self._past and (iteration < self._past[-1][1] or change < self._past[-1][2] == math.inf):
+            self._past.clear()  # another part of the work, or the first change that is known
         if change > 0:
             self._past.append((now, iteration, math.log(change)))
         left = self._left(iteration, max_iter, change, target)
@@ -203,17 +202,21 @@ class Watch:
             self._tell(whole=False)
 
     def _left(self, iteration: int, max_iter: int, change: float, target: float) -> float | None:
-        """From the slope of ln(change) over the last iterations; no more than max_iter allows."""
+        """From the slope of ln(change), over the last iterations or all of them, the steeper one.
+
+        None where it has not fallen. Work in `max_iter` known parts has no change: inf.
+        """
         if len(self._past) < 2:
             return None
-        pairs = zip(self._past[0], self._past[-1], strict=True)
-        seconds, steps, rise = (last - first for first, last in pairs)
-        if steps <= 0 or seconds <= 0:
+        now, since = np.array(self._past[-1]), np.array([self._past[0], self._past[-8:][0]])
+        with np.errstate(invalid="ignore"):
+            seconds, steps, rises = (now - since).T
+        if steps[1] <= 0 or seconds[1] <= 0:
             return None
-        most, fall = (max_iter - iteration) * seconds / steps, -rise / seconds
+        most, fall = (max_iter - iteration) * seconds[1] / steps[1], max(-rises / seconds)
         if not 0 < fall < math.inf:
-            return most
-        return min(most, max(0.0, math.log(change / target) / fall)) if change > 0 else 0.0
+            return float(most) if change == math.inf else None
+        return float(min(most, max(0.0, math.log(change / target) / fall))) if change > 0 else 0.0
 
     def _tell(self, whole: bool) -> None:
         now = self._last.seconds

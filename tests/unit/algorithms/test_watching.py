@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import signal
 import subprocess
@@ -296,6 +297,26 @@ def test_the_time_left_is_about_what_it_takes(monkeypatch):
     for progress in seen[1:23]:
         assert progress.seconds + progress.seconds_left == pytest.approx(24, abs=1e-6)
     assert seen[-1].seconds_left == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "low", "high"),
+    [
+        ([10 ** (-i / 3) for i in range(16)] + [1e-5] * 9, 9, 15),  # 25 s for 5 decades of 8
+        ([1e-5] * 12, None, None),  # in single precision nothing falls, until it is left
+        ([math.inf] + [10.0**-i for i in range(4)], 4.9, 5.1),  # weights of 0 have no distance
+        ([math.inf] * 12, 88, 88),  # parts of work of which 100 are known
+    ],
+)
+def test_iterations_that_are_allowed_are_not_the_time_left(monkeypatch, changes, low, high):
+    now, seen = [0.0], []
+    monkeypatch.setattr(watching.time, "monotonic", lambda: now[0])
+    watch = watching.Watch("x", callback=seen.append)
+    for i, change in enumerate(changes, 1):
+        now[0] += 1.0
+        watch.step(i, 100, change, 1e-8 if change < math.inf else 0.0)
+    left = seen[-1].seconds_left
+    assert left is low is None or low <= left <= high
 
 
 def test_what_is_no_checkpoint_is_a_sentence(data, tmp_path):
