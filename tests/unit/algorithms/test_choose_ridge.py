@@ -229,6 +229,23 @@ def test_a_start_near_the_minimum_ends_where_any_other_does_with_fewer_reads():
     assert distance <= near.distance_bound + cold.distance_bound
 
 
+def test_after_leave_one_out_the_fit_begins_at_its_minimum(monkeypatch):
+    X, y = load_wine(return_X_y=True)
+    starts = []
+
+    def kept(*given, start, **options):
+        starts.append(start)
+        return fit_erm(*given, start=start, **options)
+
+    monkeypatch.setattr("polyceptron.algorithms.erm_classifier.fit_erm", kept)
+    found = ERMClassifier().fit(X, y)
+    ridge = LogisticRegression(C=1 / (found.ridge_ * X.shape[1]), tol=1e-12, max_iter=9999)
+    coefficients = ridge.fit(StandardScaler().fit_transform(X), y).coef_
+    weights = starts[0][:-1].T / np.sqrt(X.shape[1])
+    assert found.scaling_ == "standard"
+    np.testing.assert_allclose(weights, coefficients, atol=1e-5 * np.abs(coefficients).max())
+
+
 def test_large_data_hold_out_as_many_folds_as_tell_ridges_apart():
     X, y, _ = Teacher(3, noise="gaussian:0.3").sample(10_000, 80, seed=0)
     one, five = ERMClassifier().fit(X, y), ERMClassifier(cv=5).fit(X, y)
