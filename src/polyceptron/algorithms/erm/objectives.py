@@ -157,7 +157,7 @@ class SoftmaxObjective(Objective):
 
     def evaluate(self, Z: Array) -> Evaluation:
         """ℓ, softmax(z) − y and the softmax, all to full relative precision of Z."""
-        own, basis = self._own, self.basis.astype(Z.dtype, copy=False)
+        own, basis = self._own, self.basis if self.whole else self.basis.astype(Z.dtype, copy=False)
         tiny = 1e-300 if Z.dtype == np.float64 else 1e-37
         z = Z if self.whole else basis @ Z
         z -= z.max(1, keepdims=True)
