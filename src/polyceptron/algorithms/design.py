@@ -310,11 +310,11 @@ class Design(ABC):
             out += part
         return out
 
-    def scaled_rows(self, rows: Any) -> Array:
-        """Rows of X/√d, in double precision."""
+    def scaled_rows(self, rows: Any, dtype: Any = np.float64) -> AnyArray:
+        """Rows of X/√d, in double precision or this one."""
         part = self.read_rows(rows)
         self.passes += len(part) / self.n_samples
-        return np.asarray(part * np.float64(self.scale))
+        return np.multiply(part, self.scale, dtype=dtype)
 
     def gram(self) -> Array:
         """XᵀX/d (d, d) if n ≥ d, else XXᵀ/d (n, n), in double precision."""

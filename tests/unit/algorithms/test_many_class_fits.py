@@ -114,15 +114,17 @@ def test_features_of_no_use_have_the_weights_0():
     assert not fit_erm(X, y, "cross-entropy", 0.1).weights.any()
 
 
-def test_one_array_of_the_size_of_the_fields_is_held():
-    rng, n, k = np.random.default_rng(0), 30_000, 200
-    X, y = rng.standard_normal((n, 8)), np.arange(n) % k
+@pytest.mark.parametrize(("n", "d", "k"), [(30_000, 8, 200), (4000, 300, 30)])
+def test_one_array_of_the_size_of_the_fields_is_held(n, d, k):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((n, d)), np.arange(n) % k
     tracemalloc.start()
     fit = fit_erm(X, y, "cross-entropy", 10.0, tol=1e-2)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert fit.status == "ok"
-    assert most < 2.5 * n * k * 4  # one in single precision, and blocks
+    single = (n * k + n * d) * 4
+    assert most < 2.5 * single  # one in single precision, rows for the inverse, and blocks
 
 
 def test_what_the_last_steps_showed_is_known_of_the_inverse_hessian():

@@ -145,11 +145,11 @@ class _ManyClasses:
     def __init__(self, samples: Samples) -> None:
         (design, y, k), self.samples = samples, samples
         n, d = design.shape
-        chosen = np.arange(0, n, max(1, n // (8 * d)))  # for an approximation they will do
-        A = design.scaled_rows(chosen).astype(np.float32)
-        spectrum, self.vectors = eigh(A.T @ A * np.float32(n / chosen.size), driver="evd")
+        some = slice(0, n, max(1, n // (8 * d)))  # for an approximation they will do
+        A = design.scaled_rows(some, np.float32)
+        spectrum, self.vectors = eigh(A.T @ A * np.float32(n / len(A)), driver="evd")
         self.spectrum = np.maximum(spectrum, 0)
-        self.few = chosen[::8], A[::8].copy()
+        self.few = np.arange(n)[some][::8], A[::8].copy()
         self.objective = SoftmaxObjective(y, k, samples.weights, whole=True)
         self.softmax: AnyArray = np.full((1, k, n), 1 / k, np.float32)
         self.share = weights_or_ones(samples.weights, n)
