@@ -26,7 +26,7 @@ N, D, K = 3000, 1000, 3
 TOL = 1e-6
 SOLVERS = ("lbfgs", "newton-cg")  # the others took over ten times as long here
 PATH = np.geomspace(1e-3, 10, 16)
-MANY = ((4000, 128, 300), (8000, 256, 100))  # n, d, k
+MANY = ((4000, 128, 300), (8000, 256, 100), (10_000, 768, 100))  # n, d, k
 
 
 def bench() -> list[dict[str, Any]]:
@@ -71,39 +71,50 @@ def square(X: Any, y: Any) -> dict[str, Any]:
     return row("square loss, 50 ridges", ours, [seconds(rival) for _ in range(2)], "aim 10")
 
 
-def many_classes(n: int, d: int, k: int, ridge: float = 0.01) -> dict[str, Any]:
-    """A mixture of many classes in features that decay, against lbfgs at no smaller a gap."""
+def many_classes(
+    n: int, d: int, k: int, ridge: float = 0.01, dtype: Any = np.float64, rival_tol: float = 1e-6
+) -> dict[str, Any]:
+    """A mixture of many classes in features that decay, against lbfgs at no smaller a gap.
+
+    Ours has the loosest of ten tolerances a decade whose objective is no higher than lbfgs's. Times
+    are the best of three, taken in turns.
+    """
     rng = np.random.default_rng(0)
     scale = np.arange(1, d + 1) ** -0.5
     scale *= np.sqrt(d / (scale**2).sum())
     y = rng.permutation(np.arange(n) % k)
     X = (0.5 * rng.standard_normal((k, d))[y] + rng.standard_normal((n, d))) * scale
-    A, best = X / np.sqrt(d), fit_erm(X, y, "cross-entropy", ridge, tol=1e-9).weights
-    model = LogisticRegression(C=1 / ridge, fit_intercept=False, tol=1e-6, max_iter=5000)
-    theirs = [seconds(lambda: model.fit(A, y)) for _ in range(3)]
-    least = regularised_loss(A, y, best, ridge)
-    aim = regularised_loss(A, y, model.coef_.T, ridge) / least - 1
-    for tol in (1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 1e-4, 1e-5):
-        fit = fit_erm(X, y, "cross-entropy", ridge, tol=tol)
+    X, A = X.astype(dtype), (X / np.sqrt(d)).astype(dtype)
+    given = {"loss": "cross-entropy", "ridge": ridge}
+    least = regularised_loss(A, y, fit_erm(X, y, **given, tol=1e-9).weights, ridge)
+    model = LogisticRegression(C=1 / ridge, fit_intercept=False, tol=rival_tol, max_iter=5000)
+    aim = regularised_loss(A, y, model.fit(A, y).coef_.T, ridge) / least - 1
+    for tol in 10.0 ** -np.arange(0.1, 8.1, 0.1):
+        fit = fit_erm(X, y, **given, tol=tol)
         gap = regularised_loss(A, y, fit.weights, ridge) / least - 1
         if gap <= aim:
             break
-    ours = [seconds(lambda: fit_erm(X, y, "cross-entropy", ridge, tol=tol)) for _ in range(3)]
+    spent = [
+        (seconds(lambda: fit_erm(X, y, **given, tol=tol)), seconds(lambda: model.fit(A, y)))
+        for _ in range(3)
+    ]
+    ours, theirs = np.min(spent, axis=0)
     ridges = np.geomspace(ridge, 10, 16)
     whole = seconds(lambda: fit_erm_path(X, y, "cross-entropy", ridges, tol=tol))
     note = (
-        f"aim 2; gap {gap:.0e} at tol {tol:g} against {aim:.0e}; 16 ridges in "
-        f"{whole / statistics.median(ours):.1f} times one fit; memory "
-        f"{peak(lambda: fit_erm(X, y, 'cross-entropy', ridge, tol=tol)):.0f} MB against "
+        f"aim 2; gap {gap:.1e} at tol {tol:.1e} against {aim:.1e}; 16 ridges in "
+        f"{whole / ours:.1f} times one fit; memory "
+        f"{peak(lambda: fit_erm(X, y, **given, tol=tol)):.0f} MB against "
         f"{peak(lambda: model.fit(A, y)):.0f}"
     )
-    line = row(f"cross-entropy, ridge {ridge}", ours, theirs, note)
-    return line | {"name": f"cross-entropy of many classes, ridge {ridge}, n={n}, d={d}, k={k}"}
+    size = f"ridge {ridge:g}, n={n}, d={d}, k={k}, {X.dtype}"
+    line = row("", [ours], [theirs], note)
+    return line | {"name": f"cross-entropy of many classes, {size}"}
 
 
 def regularised_loss(A: Any, y: Any, W: Any, ridge: float) -> float:
     """Σℓ + (λ/2)‖W‖² of weights (d, k)."""
-    z = A @ W
+    z = A.astype(float) @ W
     loss = np.logaddexp.reduce(z, axis=1).sum() - z[np.arange(y.size), y].sum()
     return float(loss + ridge / 2 * (W**2).sum())
 
