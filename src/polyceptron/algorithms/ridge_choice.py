@@ -19,13 +19,12 @@ leave-one-out: one fit of all samples, and for each a Newton step without it,
     of weight 3 is three samples. The step is right where the fields move little; samples that it
     moves far are fitted anew without, and where those are too many the answer is left to folds.
 
-The path goes down by decades, from large λ to small, where fits cost more, and ends where the score
-has become clearly worse than the best; it goes on where the best is at an end, and at last halfway
-to the better one of the two beside it. Where classes can be told apart, the score of few samples
-falls for ever and knows nothing of what a mistake would cost: ridges are compared with half a
-sample more, a mistaken one. Each λ starts from the polynomial in ln λ through the nearest
-minimisers, and ends loosely (`_FOLDS`, `_STILL`). A held-out sample whose class the training rows
-do not have is not scored.
+The path goes down by decades and ends where the score has become clearly worse than the best; it
+goes on where the best is at an end, and at last halfway to the better one of the two beside it.
+Where classes can be told apart, the score of few samples falls for ever and knows nothing of what a
+mistake would cost: ridges are compared with half a sample more, a mistaken one. Each λ starts from
+the polynomial in ln λ through the nearest minimisers, and ends loosely (`_FOLDS`, `_STILL`). A
+held-out sample whose class the training rows do not have is not scored.
 """
 
 from __future__ import annotations
@@ -62,7 +61,6 @@ _SMALL = 5_000  # numbers in all fields up to which single precision saves nothi
 # Of the objective, by which the last step lowers it; of the gradient, left by inner solves.
 _FOLDS = 1e-3, 0.25
 _WHOLE = 1e-4, 0.1  # fits of all, and refits: the step after one that gains so little gains nothing
-_CLOSE = 1e-10  # the fit of all at the ridge chosen, where a step is one small solve
 _STILL, _MOVED = 0.2, 0.1  # by the last step: the score in its errors, and fields left out
 _WORSE = 3.0, 1.0  # standard errors above the best that end a path: ridges given, and its own
 CLEAR = 2.0  # standard errors of the difference by which another scaling has to be better
@@ -248,7 +246,9 @@ class RidgePath:
     def start(self) -> Array:
         """Weights (d, k) near the minimiser at the best ridge."""
         if isinstance(way := self.way, LeaveOneOut) and way.walk.rows is not None:
-            way.walk.enough = _CLOSE
+            way.walk.enough = 1e-10  # a step is one small solve
+            if self.search.intercept and way.turn.shape[0] == way.turn.shape[1]:
+                way.walk.shares[:, -1] = 0.0  # as the certified fit has it
             way.walk.solve(self.best)
             return (way.walk.objective.basis @ (way.walk.U[0] @ way.turn)).T
         points = [(math.log(one.ridge), one.weights) for one in self.tried]

@@ -202,10 +202,7 @@ class Watch:
             self._tell(whole=False)
 
     def _left(self, iteration: int, max_iter: int, change: float, target: float) -> float | None:
-        """From the slope of ln(change), over the last iterations or all of them, the steeper one.
-
-        None where it has not fallen. Work in `max_iter` known parts has no change: inf.
-        """
+        """From the steeper slope of ln(change), of late or in all; None where it has not fallen."""
         if len(self._past) < 2:
             return None
         now, since = np.array(self._past[-1]), np.array([self._past[0], self._past[-8:][0]])
@@ -215,7 +212,7 @@ class Watch:
             return None
         most, fall = (max_iter - iteration) * seconds[1] / steps[1], max(-rises / seconds)
         if not 0 < fall < math.inf:
-            return float(most) if change == math.inf else None
+            return float(most) if change == math.inf else None  # inf: of work in known parts
         return float(min(most, max(0.0, math.log(change / target) / fall))) if change > 0 else 0.0
 
     def _tell(self, whole: bool) -> None:
