@@ -50,7 +50,7 @@ from polyceptron.algorithms.linear_classifier import (
 )
 from polyceptron.algorithms.message_passing.iteration import Posterior, correlated_amp
 from polyceptron.algorithms.message_passing.posterior_mean import amp
-from polyceptron.algorithms.stored_designs import BlockwiseDesign, as_design, open_design
+from polyceptron.algorithms.stored_designs import BlockwiseDesign, open_design
 from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel, GaussianNoise, as_channel
@@ -174,7 +174,7 @@ class Independent:
     @classmethod
     def of(cls, A: Any, ones: bool = False) -> Self:
         """The map for the matrix or design A (n, d) of unit-variance features."""
-        design = as_design(A)
+        design = open_design(A)
         n, d = design.shape
         edge = _SLACK * (math.sqrt(n) + math.sqrt(d))
         squares, directions = principal(design)

@@ -460,13 +460,6 @@ class DaskDesign(designs.Design):
             raise
 
 
-def as_design(X: Any) -> designs.Design:
-    """The design that holds X, checked, or an error message."""
-    design = open_design(X)
-    design.check_entries()
-    return design
-
-
 def open_design(X: Any) -> designs.Design:
     """The design that holds X; nothing is read yet."""
     if isinstance(X, designs.Design):

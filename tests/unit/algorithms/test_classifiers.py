@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 import polyceptron as pc
 from polyceptron.algorithms.amp_classifier import AMPClassifier, Independent, left_out
 from polyceptron.algorithms.erm_classifier import ERMClassifier
-from polyceptron.algorithms.stored_designs import as_design
+from polyceptron.algorithms.stored_designs import open_design
 from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Teacher, as_channel
 
@@ -279,7 +279,7 @@ def test_cavity_fields_are_those_of_a_fit_without_the_sample(noise):
     channel = as_channel(noise)
     model = AMPClassifier(tol=1e-8, max_iter=300)
     model.variances_, model.classes_ = "shared", np.arange(3)
-    found = left_out(as_design(X), y, channel, model)
+    found = left_out(open_design(X), y, channel, model)
     fields = X @ found.mean / np.sqrt(120)
     off, naive = [], []
     for i in range(0, 300, 20):

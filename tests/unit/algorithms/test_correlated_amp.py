@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from polyceptron.algorithms.amp_classifier import AMPClassifier, Correlated, principal
 from polyceptron.algorithms.message_passing.iteration import correlated_amp
 from polyceptron.algorithms.message_passing.posterior_mean import amp
-from polyceptron.algorithms.stored_designs import as_design
+from polyceptron.algorithms.stored_designs import open_design
 from polyceptron.errors import InvalidInput
 from polyceptron.model import GaussianNoise, Teacher
 
@@ -79,7 +79,7 @@ def test_cavity_fields_are_those_of_runs_without_the_sample(k):
 
 def test_principal_directions_span_the_features():
     for X in (correlated(200, 20, 2, 3)[0], correlated(15, 40, 2, 3)[0]):
-        design = as_design(X)
+        design = open_design(X)
         squares, directions = principal(design)
         F = Correlated(directions, bias=False).features(design)
         np.testing.assert_allclose(F @ F.T, X @ X.T / X.shape[1], atol=1e-9)

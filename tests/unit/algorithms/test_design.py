@@ -13,7 +13,7 @@ import polyceptron as pc
 from polyceptron.algorithms.design import BLOCK_BYTES, Design
 from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.message_passing.posterior_mean import amp, amp_erm
-from polyceptron.algorithms.stored_designs import as_design, scaled
+from polyceptron.algorithms.stored_designs import open_design, scaled
 from polyceptron.errors import InvalidInput
 
 dask = pytest.importorskip("dask")
@@ -39,14 +39,14 @@ def make(tmp_path_factory):
         if kind == "rows only":
             return RowsOnly(X)
         if kind == "sparse":
-            return as_design(scipy.sparse.coo_array(X))
+            return open_design(scipy.sparse.coo_array(X))
         if kind == "dask":
-            return as_design(dask.array.from_array(X, chunks=(70, -1)))
+            return open_design(dask.array.from_array(X, chunks=(70, -1)))
         if kind == "memory map":
             path = tmp_path_factory.mktemp("maps") / "X.npy"
             np.save(path, np.vstack([X[:3], X]))
-            return as_design(np.load(path, mmap_mode="r")[3:])
-        return as_design(X)
+            return open_design(np.load(path, mmap_mode="r")[3:])
+        return open_design(X)
 
     return made
 
@@ -201,7 +201,7 @@ def test_single_precision_data_are_fitted_in_double_precision_without_a_copy():
 )
 def test_what_is_no_design_is_a_sentence(X, message):
     with pytest.raises(InvalidInput, match=message):
-        as_design(X)
+        open_design(X).check_entries()
 
 
 def save(path, X, mode="r"):
@@ -229,7 +229,7 @@ def test_a_file_cut_short_is_a_sentence_not_the_end_of_the_program(tmp_path):
     path = tmp_path / "X.npy"
     X, y, _ = pc.Teacher(2).sample(3000, 400, 0)
     mapped = save(path, X)
-    design = as_design(mapped)
+    design = open_design(mapped)
     os.truncate(path, path.stat().st_size - 800 * 3200)
     with pytest.raises(InvalidInput, match=r"rows 1310 to 2619 of X cannot be read .*cut short"):
         design.fields(np.ones((1, 400)))
@@ -243,9 +243,9 @@ def test_a_map_whose_file_has_gone_or_is_another_is_read_as_it_was(tmp_path):
     mapped = save(path, X)
     np.save(tmp_path / "other.npy", X + 1)
     os.replace(tmp_path / "other.npy", path)
-    np.testing.assert_array_equal(as_design(mapped).read_rows(slice(0, 50)), X)
+    np.testing.assert_array_equal(open_design(mapped).read_rows(slice(0, 50)), X)
     os.unlink(path)
-    np.testing.assert_array_equal(as_design(mapped).read_rows([4, 2]), X[[4, 2]])
+    np.testing.assert_array_equal(open_design(mapped).read_rows([4, 2]), X[[4, 2]])
 
 
 def broken(block, block_info=None):
@@ -292,7 +292,7 @@ def test_scaled_features_are_a_design_of_their_own(make):
     for kind in KINDS:
         design = scaled(make(kind, X), shift, scale, constant=2.5)
         A = np.hstack([(X - shift) / scale, np.full((60, 1), 2.5)])
-        plain = as_design(A)
+        plain = open_design(A)
         U, F = matrix(3, 26), matrix(3, 60)
         np.testing.assert_allclose(design.fields(U), plain.fields(U), atol=1e-13)
         np.testing.assert_allclose(design.back(F), plain.back(F), atol=1e-13)

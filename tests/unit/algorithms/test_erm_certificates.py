@@ -13,7 +13,7 @@ import scipy.sparse
 import polyceptron as pc
 from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.erm.objectives import sum_rounding
-from polyceptron.algorithms.stored_designs import as_design
+from polyceptron.algorithms.stored_designs import open_design
 from polyceptron.model import Teacher
 from polyceptron.model.losses import as_loss
 from polyceptron.rows import Status
@@ -143,7 +143,7 @@ def test_the_stretch_is_an_upper_bound_and_not_a_wild_one():
     for shape in ((200, 50), (30, 400)):
         X = np.random.default_rng(0).standard_normal(shape)
         exact = np.linalg.norm(X, 2) / np.sqrt(shape[1])
-        assert exact <= as_design(X).stretch < 2 * exact
+        assert exact <= open_design(X).stretch < 2 * exact
 
 
 def exact_margin(X, y, k, W):

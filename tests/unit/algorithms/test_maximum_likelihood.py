@@ -9,7 +9,7 @@ import polyceptron as pc
 from polyceptron.algorithms import separation as maximum_likelihood
 from polyceptron.algorithms.erm.newton import minimise
 from polyceptron.algorithms.erm.objectives import SoftmaxObjective
-from polyceptron.algorithms.stored_designs import as_design
+from polyceptron.algorithms.stored_designs import open_design
 from polyceptron.experiments.simulate import run_erm
 
 
@@ -62,7 +62,7 @@ def test_the_minimiser_and_its_bound(k, way, monkeypatch):
 def test_the_curvature_is_that_of_the_loss(k):
     """Against differences of gradients, in directions of the class basis."""
     X, y, _ = pc.Teacher(k, noise="flips:0.2").sample(80, 6, seed=0)
-    design, objective = as_design(X), SoftmaxObjective(y, k)
+    design, objective = open_design(X), SoftmaxObjective(y, k)
     start = np.random.default_rng(0).standard_normal((1, k - 1, 6))
     found = minimise(design, objective, np.ones(1), start, target=1e-2)
     U, h = found.U[0], 1e-5

@@ -81,7 +81,7 @@ def fit_softmax(
 class _Point(NamedTuple):
     """Objective, its gradient (1, k, d), Σℓ, and of each sample (1, n) ‖z‖, ‖g‖, ‖∂²ℓ‖.
 
-    `unit` of rounding, in that of doubles; `sure`: whether products have not centred singles.
+    `single` precision or not; `sure`: whether products have not centred singles.
     """
 
     value: float
