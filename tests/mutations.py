@@ -254,6 +254,13 @@ MUTATIONS = [
         "tests/unit/theory/test_fields.py::test_own_coordinates_agree_with_generic_ones",
     ),
     Mutation(
+        "margins of unequal classes: the other ray",
+        "theory/populations/matrix_margins.py",
+        "ways = (least, least + s), (least + s, least)",
+        "ways = (least, least + s), (least, least + s)",
+        "tests/unit/theory/test_population_margins.py",
+    ),
+    Mutation(
         "training error: the gap of a mistake",
         "model/losses/cross_entropy.py",
         "return (self.epsilon - 1) * V",

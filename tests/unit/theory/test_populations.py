@@ -428,7 +428,6 @@ WIDE = pc.Mixture(
         (lambda: pc.ERM(class_weight={0: 0.0}), "positive numbers"),
         (lambda: pc.ERM(class_weight=(1, 2, 3)).loss_weights((0.5, 0.5)), "do not go with"),
         (lambda: pc.transitions(pc.Teacher(2, shares=(0.9, 0.1))), "alike"),
-        (lambda: pc.margin_law(pc.Teacher(2, shares=(0.9, 0.1)), pc.ERM(), 3.0), "alike"),
         (lambda: pc.erm_fixed_point(pc.Mixture((0.9, 0.1), separation=1), CE, 0), "above 0"),
     ],
 )

@@ -9,23 +9,23 @@ margin is a value or one integral,
 
 A hard margin lifts every smaller one to it, an atom, and a loss with a kink some of them. With four
 classes or more fresh margins are a double integral, and training margins a weighted average over
-quasi-random points.
+quasi-random points. Classes that are not alike: `populations/matrix_margins.py`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from polyceptron.display import ShortDisplay
-from polyceptron.errors import InvalidInput
+from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.checks import as_numbers, difference_basis
 from polyceptron.model.estimators import as_erm
 from polyceptron.model.law import Law
-from polyceptron.model.populations import AnyTeacher
+from polyceptron.model.populations import AnyTeacher, Mixture
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import panel_rule
 from polyceptron.theory.erm.equations import ErmFixedPoint
@@ -38,6 +38,9 @@ from polyceptron.theory.fields.integrand import (
 )
 from polyceptron.theory.fields.points import boundary_points
 from polyceptron.theory.generalisation import margin_density, margin_exceeds
+from polyceptron.theory.populations.matrix_loop import unpack
+from polyceptron.theory.populations.matrix_margins import matrix_margins, shared
+from polyceptron.theory.populations.population_point import PopulationPoint, matrix_problem
 from polyceptron.theory.separability import loss_at_ridge
 from polyceptron.theory.sides import Problem, erm_sides
 
@@ -53,28 +56,34 @@ class MarginLaw(ShortDisplay):
     training: Array
     atom: float
     atom_at: float
-    point: ErmFixedPoint
+    point: ErmFixedPoint | PopulationPoint
 
 
 def margin_law(
-    teacher: AnyTeacher, estimator: Any, alpha: float, margin: Any = None, tol: float | None = None
+    teacher: AnyTeacher | Mixture,
+    estimator: Any,
+    alpha: float,
+    margin: Any = None,
+    tol: float | None = None,
 ) -> MarginLaw:
     """Densities of the fresh and the training margin.
 
     Parameters
     ----------
-    teacher : Teacher or Perceptron
+    teacher : Teacher, Perceptron or Mixture
     estimator : ERM or str
     alpha : float
         n/d.
     margin : array_like, optional
-        Where to give them; by default a grid that fits both.
+        Where to give them, in rising order; by default a grid that fits both.
     tol : float, optional
         That of `erm_fixed_point`, which is solved first.
 
     Returns
     -------
     MarginLaw
+        Of four classes that are not alike and more, and of hinges of three, densities are sampled
+        in cells of the grid.
 
     Examples
     --------
@@ -84,18 +93,21 @@ def margin_law(
     True
     """
     spec = as_erm(estimator)
-    point = erm_fixed_point(teacher, spec, alpha, tol)
-    if not spec.alike(teacher):
-        raise InvalidInput(
-            f"margins are known where classes are alike, not for {teacher!r}, {spec!r}"
-        )
+    point: Any = erm_fixed_point(teacher, spec, alpha, tol)
+    x = None if margin is None else as_numbers(margin, "the margin").astype(float)
+    if isinstance(teacher, Mixture) or not spec.alike(teacher):
+        if not math.isfinite(point.generalisation_error):
+            raise ComputationFailed(f"the fixed point at alpha {alpha:g} was not found")
+        matrices = matrix_problem(teacher, replace(spec, ridge=point.ridge), alpha)
+        order = unpack(matrices, point.theta)
+        return MarginLaw(*matrix_margins(matrices, order, point.law, x), point)
     if not (math.isfinite(point.q) and point.q > 0):
         raise InvalidInput(
             f"there are no margins at alpha {alpha:g}: the fields have norm {point.q}"
         )
     loss = loss_at_ridge(spec.loss, point.ridge, teacher, point.alpha)
     problem = erm_sides(teacher, loss, point.ridge, alpha)
-    x = default_grid(point) if margin is None else as_numbers(margin, "the margin").astype(float)
+    x = default_grid(point) if x is None else x
     fresh = _fresh(problem, point.law, x)
     floor = 1.0 if math.isinf(point.V) else loss.margin_floor
     if floor is None:
@@ -186,10 +198,4 @@ def _sampled(problem: Problem, law: Law, x: Array, *, trained: bool) -> Array:
     margin, weight = _margins(problem, law, trained=trained)
     if trained and (at := problem.loss.margin_atom) is not None:
         weight = np.where(np.abs(margin - at) < _AT_ATOM, 0.0, weight)
-    cell = np.clip(np.searchsorted(x, margin) - 1, 0, len(x) - 2)
-    share = (margin - x[cell]) / (x[cell + 1] - x[cell])
-    inside = (share >= 0) & (share <= 1)
-    mass = np.zeros(len(x))
-    np.add.at(mass, cell[inside], (weight * (1 - share))[inside])
-    np.add.at(mass, cell[inside] + 1, (weight * share)[inside])
-    return np.asarray(mass / np.gradient(x))
+    return shared(x, margin, weight)

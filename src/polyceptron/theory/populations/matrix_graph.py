@@ -96,7 +96,7 @@ def _kinks(loss: Loss) -> tuple[float, ...]:
     return (0.0, 1.0) if loss.coordinates.jumps and not loss.scale_free else (0.0,)
 
 
-class _Law(NamedTuple):
+class GroupLaw(NamedTuple):
     """Of one group: m + b, V, L⁻¹ of the fields, the density's norm, and z | ω of a teacher."""
 
     shift: Array
@@ -107,17 +107,17 @@ class _Law(NamedTuple):
     C: Array | None
 
 
-def _law(problem: MatrixProblem, law: FieldsOrder, c: int) -> _Law:
+def group_law(problem: MatrixProblem, law: FieldsOrder, c: int) -> GroupLaw:
     r, slope, C, Q = law.m.shape[1], None, None, law.Q[c]
     if problem.taught:
         Q, slope, C = given_fields(problem, law)
     inverse = np.asarray(np.linalg.inv(root(Q)))
     norm = abs(float(np.linalg.det(inverse))) / (2 * math.pi) ** (r / 2)
-    return _Law(law.m[c] + law.b, law.V[c], inverse, norm, slope, C)
+    return GroupLaw(law.m[c] + law.b, law.V[c], inverse, norm, slope, C)
 
 
-def _values(
-    problem: MatrixProblem, at: _Law, label: int, g: Graph, kind: str = "slopes"
+def graph_values(
+    problem: MatrixProblem, at: GroupLaw, label: int, g: Graph, kind: str = "slopes"
 ) -> tuple[Array, Array, Array | None]:
     """At nodes: weight (n,) with the label's chance, −∂f (n, r, r), and ∂Z (n, r), weighted."""
     away = g.u - g.f @ at.V - at.shift
@@ -138,7 +138,7 @@ def _values(
     return weight * found.Z[:, 0], stiffness, weight[:, None] * found.slopes[:, 0]
 
 
-def _edges(problem: MatrixProblem, at: _Law) -> Array:
+def _edges(problem: MatrixProblem, at: GroupLaw) -> Array:
     """Fields (n, 1) where a teacher's labels of two classes change, which boxes could overlook."""
     channel, slope = problem.population.label_channel, at.slope
     if channel is None or slope is None or at.C is None or len(at.C) > 1 or not slope.any():
@@ -159,7 +159,7 @@ class GraphFields:
         x = _REACH[level] * np.concatenate([*(a * ring for a in radii), 0 * ring[:1]])
         self.blocks = []  # group, label, volumes (n,) of nodes, and what no law changes there
         for c in range(len(law.m)):
-            at = _law(problem, law, c)
+            at = group_law(problem, law, c)
             edges = _edges(problem, at)
             omega = np.concatenate([edges, at.shift + np.linalg.solve(at.inverse, x.T).T])
             own = np.arange(k) if problem.taught else np.array([c])
@@ -175,9 +175,11 @@ class GraphFields:
                 ends = [np.concatenate([seen[:, j], kinks, near[:, j]]) for j in range(r)]
                 ends = [np.unique(np.clip(e, low[j], high[j])) for j, e in enumerate(ends)]
 
-                def values(t: Array, at: _Law = at, y: int = y, weight: float = weight) -> Array:
+                def values(
+                    t: Array, at: GroupLaw = at, y: int = y, weight: float = weight
+                ) -> Array:
                     g = graph(loss, y, t, weight)
-                    density, stiffness, _ = _values(problem, at, y, g, "plain")
+                    density, stiffness, _ = graph_values(problem, at, y, g, "plain")
                     parts = [np.ones((len(t), 1)), g.f, stiffness.reshape(len(t), -1)]
                     return np.asarray(density * np.concatenate(parts, 1).T)
 
@@ -190,11 +192,11 @@ class GraphFields:
     def __call__(self, law: FieldsOrder) -> MatrixAverages:
         """The averages at a law."""
         p, (G, r) = self.problem, law.m.shape
-        laws = [_law(p, law, c) for c in range(G)]
+        laws = [group_law(p, law, c) for c in range(G)]
         m, Q, V, M = (np.zeros(s) for s in ((G, r), (G, r, r), (G, r, r), (r, r)))
         sums = np.zeros((3, G))  # loss, mistakes, mass
         for c, y, volume, g in self.blocks:
-            density, stiffness, slopes = _values(p, laws[c], y, g)
+            density, stiffness, slopes = graph_values(p, laws[c], y, g)
             w = volume * density
             weighted = w[:, None] * g.f
             m[c] += weighted.sum(0)
