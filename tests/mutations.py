@@ -261,6 +261,13 @@ MUTATIONS = [
         "tests/unit/theory/test_population_margins.py",
     ),
     Mutation(
+        "two students of unequal classes: fields of the second",
+        "theory/populations/matrix_pairs.py",
+        "for sign in (1, -1))",
+        "for sign in (1, 1))",
+        "tests/unit/theory/test_population_resampling.py",
+    ),
+    Mutation(
         "training error: the gap of a mistake",
         "model/losses/cross_entropy.py",
         "return (self.epsilon - 1) * V",

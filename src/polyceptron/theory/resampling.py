@@ -18,7 +18,7 @@ q₁₂ as it turns (m̂, q̂, V̂) into q; q̂₁₂ = 0 are students of data s
     two of them      agree with probability 1 − ε(q₁₂/q)
 
 The average over η is a convolution on nodes for two and three classes, and a mean of products of
-two independent random ones above.
+two independent random ones above. Classes that are not alike: `populations/matrix_pairs.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from polyceptron.model.checks import check_alpha, check_tolerance, difference_ba
 from polyceptron.model.estimators import as_erm
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.losses.coordinates import Pull
-from polyceptron.model.populations import AnyTeacher, check_teacher
+from polyceptron.model.populations import AnyTeacher, Mixture, check_population
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, from_replicates
 from polyceptron.numerics.panels import blend_breaks, panel_rule
@@ -56,12 +56,14 @@ from polyceptron.theory.fields.integrand import (
 )
 from polyceptron.theory.fields.points import boundary_points
 from polyceptron.theory.generalisation import error_on_labels, error_slope, generalisation_error
+from polyceptron.theory.populations.matrix_pairs import population_pair
+from polyceptron.theory.populations.population_point import matrix_problem
 from polyceptron.theory.sides import FieldsSide, Problem, erm_sides
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_RARE = 1e-11  # p w² of the copies that are left out
+_RARE, _SEEN = 1e-11, 1e-3  # p w² of the copies that are left out; of those of matrices, by tol
 _ORDERS = {2: (8, 12), 3: (4, 6)}  # nodes a panel, to find q₁₂ and to correct it
 _REACH, _UNSEEN = 7.0, 1e-10  # of ω in units of √q; weights next to the largest
 _SCALE, _LONGEST, _SMALL = 2.5, 1.5, 0.3  # of a pull, of a panel in σ, and σ with nodes of its own
@@ -143,16 +145,19 @@ def _at(law: Law, weight: float) -> Law:
 
 @dataclass(frozen=True, repr=False)
 class Resampling(ShortDisplay):
-    """The overlap q₁₂ of two students, and what it says of them; `frame` has all of it as rows."""
+    """The overlap q₁₂ of two students, and what it says of them; `frame` has all of it as rows.
+
+    Of classes that are not alike m (G, r) and q, V, q₁₂ (G, r, r) are those of each group.
+    """
 
     scheme: str
     alpha: float
     ridge: float
-    m: float
-    q: float
-    V: float
-    q12: float
-    q12_uncertainty: float
+    m: float | Array
+    q: float | Array
+    V: float | Array
+    q12: float | Array
+    q12_uncertainty: float | Array
     status: Status
     rows: tuple[dict[str, Any], ...]
 
@@ -165,7 +170,7 @@ class Resampling(ShortDisplay):
 
 
 def resampling(
-    teacher: AnyTeacher,
+    teacher: AnyTeacher | Mixture,
     estimator: Any,
     alpha: float,
     scheme: str = "bootstrap",
@@ -176,7 +181,7 @@ def resampling(
 
     Parameters
     ----------
-    teacher : Teacher or Perceptron
+    teacher : Teacher, Perceptron or Mixture
     estimator : ERM, Loss or str
         With a ridge above 0.
     alpha : float
@@ -188,14 +193,16 @@ def resampling(
     fits : list of float
         Numbers B of fits whose fields are averaged; inf for all, which are K of K folds.
     tol : float, optional
-        Of each row: by default 1e-6, 1e-4 and 3e-3 for k = 2, k = 3 and more.
+        Of each row: by default 1e-6, 1e-4 and 3e-3 for k = 2, k = 3 and more (3e-3 for hinges of
+        three classes that are not alike).
 
     Returns
     -------
     Resampling
         Its rows: 'error' of B averaged fits, 'bias' of one of them (that of K-fold cross-validation
         for folds) against the fit of all data, 'agreement' of two, and the variance of a field over
-        resamples, over fresh data sets, and their ratio.
+        resamples, over fresh data sets, and their ratio (of classes that are not alike the mean
+        over k − 1 orthonormal class differences, and over groups by their shares).
 
     Examples
     --------
@@ -204,7 +211,7 @@ def resampling(
     >>> found.frame.query("quantity == 'error'").value.round(4).tolist()
     [0.3785, 0.3154, 0.3054]
     """
-    check_teacher(teacher)
+    check_population(teacher)
     spec, how = as_erm(estimator), read_scheme(scheme)
     if spec.penalty is not None or isinstance(spec.ridge, str) or spec.ridge == 0:
         raise InvalidInput(f"resampling needs a number above 0 as its ridge, got {spec.columns}")
@@ -214,7 +221,31 @@ def resampling(
     for number in fits:
         if not (number >= 1 and (math.isinf(number) or number == round(number))):
             raise InvalidInput(f"the number of fits must be a whole number or inf, got {number!r}")
-    tol = check_tolerance(tol, _TOLERANCE.get(k, 3e-3))
+    matrices = None if spec.alike(teacher) else matrix_problem(teacher, spec, alpha)
+    sampled = k > 3 or (matrices is not None and matrices.sampled)
+    tol = check_tolerance(tol, 3e-3 if sampled else _TOLERANCE[k])
+    rows: list[dict[str, Any]] = []
+
+    def add(quantity: str, value: float, doubt: float, number: float = math.nan) -> None:
+        status = Status.OK if doubt <= tol * max(1.0, abs(value)) else Status.TOLERANCE_NOT_MET
+        numbers = {"fits": number, "value": value, "uncertainty": doubt, "status": status}
+        rows.append({"quantity": quantity, **numbers})
+
+    def made(m: Any, q: Any, V: Any, q12: Any, bar: Any) -> Resampling:
+        missed = any(row["status"] != Status.OK for row in rows)
+        status, ridge = Status.TOLERANCE_NOT_MET if missed else Status.OK, float(spec.ridge)
+        return Resampling(str(scheme), alpha, ridge, m, q, V, q12, bar, status, tuple(rows))
+
+    bagged = list(dict.fromkeys(min(float(number), how.most) for number in fits))
+    if matrices is not None:
+        copies = [(w, p) for w, p in how.counts if w == 1 or p * w * w > _SEEN * tol]
+        matrices = replace(matrices, copies=tuple(copies))
+        pair = population_pair(matrices, how.coupling, bagged, tol)
+        for (quantity, number), numbers in pair.rows.items():
+            add(quantity, *numbers, number)
+        law = pair.point.law
+        return made(law.m, law.Q, law.V, *pair.shared)
+    assert not isinstance(teacher, Mixture)
     whole = erm_sides(teacher, spec.loss, float(spec.ridge), alpha)
     side = ResampledSide(teacher.channel, spec.loss, k, alpha, counts=how.counts)
     problem = replace(whole, fields=side)
@@ -229,19 +260,13 @@ def resampling(
     q12, spread = _overlap(problem, one, how.coupling)
     within = one.q - q12
     doubt = spread + loose * within
-    rows = []
-
-    def add(quantity: str, value: float, doubt: float, number: float = math.nan) -> None:
-        status = Status.OK if doubt <= tol * max(1.0, abs(value)) else Status.TOLERANCE_NOT_MET
-        numbers = {"fits": number, "value": value, "uncertainty": doubt, "status": status}
-        rows.append({"quantity": quantity, **numbers})
 
     def error(number: float, shared: float) -> float:
         rest = one.law.residual * one.q / number + (1 - 1 / number) * (shared - one.m**2)
         tau = one.m / math.sqrt(max(rest, 1e-300))
         return float(error_on_labels(teacher.channel, tau, k))
 
-    for number in dict.fromkeys(min(float(number), how.most) for number in fits):
+    for number in bagged:
         value = error(number, q12)
         moved = abs(error(number, min(q12 + doubt, one.q)) - value) if number > 1 else 0.0
         add("error", value, one.uncertainty + 1.5 * moved, number)
@@ -257,11 +282,7 @@ def resampling(
     add("variance over resamples", within, doubt)
     add("variance over fresh data", fresh, loose_full * fresh)
     add("ratio of variances", ratio, doubt / fresh + ratio * loose_full)
-    missed = any(row["status"] != Status.OK for row in rows)
-    return Resampling(
-        str(scheme), alpha, float(spec.ridge), one.m, one.q, one.V, q12, spread + loose * q12,
-        Status.TOLERANCE_NOT_MET if missed else Status.OK, tuple(rows),
-    )  # fmt: skip
+    return made(one.m, one.q, one.V, q12, spread + loose * q12)
 
 
 def _overlap(problem: Problem, one: ErmFixedPoint, coupling: float) -> tuple[float, float]:

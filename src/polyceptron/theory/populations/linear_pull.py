@@ -5,8 +5,9 @@ is solved by f = g_c(t_c − b − ω), and V_c, V̂_c are multiples v_c, v̂_c 
 
     g_c = 1/(1/w_c + v_c),   v̂_c = αp_c g_c,   S = (λI + Σ_c v̂_cΣ_c)⁻¹,   v_c = tr(Σ_cS)/d
 
-The map v → v is increasing and concave, so that Newton's method descends to its root from above,
-v_c = tr Σ_c/(λd). The rest is linear: with K_cc' = μ_c·Sμ_c'/d and J_cc' = tr(Σ_cSΣ_c'S)/d
+Where samples have random weights, g_c and g_c² are means over them. The map v → v is increasing
+and concave: Newton's method descends to its root from above, v_c = tr Σ_c/(λd). The rest is linear:
+with K_cc' = μ_c·Sμ_c'/d and J_cc' = tr(Σ_cSΣ_c'S)/d
 
     m̂ = v̂(t − b − m),   m = Km̂,   Σ_c m̂_c = 0 (the intercept)
     Q̂_c = αp_cg_c²(Q_c + δ_cδ_cᵀ),   δ_c = m̂_c/v̂_c,   Q_c = Σ_c' J_cc'Q̂_c' + (Sm̂μ)ᵀΣ_c(Sm̂μ)/d
@@ -43,10 +44,12 @@ def linear_law(problem: MatrixProblem) -> FieldsOrder:
     labels = np.arange(p.n_classes)
     targets = -p.loss.gradient(np.zeros((p.n_classes, p.n_classes)), labels) @ T
     v = _traces(population, np.zeros(len(shares)), p.ridge)[0]
+    copies, chance = np.array(p.copies).T
     for _ in range(_STEPS):
-        g = 1 / (1 / p.weight + v)
+        each = 1 / (1 / (copies[:, None] * p.weight) + v)
+        g = chance @ each
         new, J, K, spread = _traces(population, p.alpha * shares * g, p.ridge)
-        slope = J * (p.alpha * shares * g**2)
+        slope = J * (p.alpha * shares * (chance @ each**2))
         step = np.linalg.solve(np.eye(len(v)) - slope, new - v)
         v = np.maximum(v + step, new / 2)  # a root is above: v → v is increasing
         if np.abs(step).max() <= _CLOSE * v.max():

@@ -78,7 +78,10 @@ class MatrixHats(NamedTuple):
 
 @dataclass(frozen=True)
 class MatrixProblem:
-    """A population, and a risk: loss, class weights (k,), ridge, intercept or not."""
+    """A population, and a risk: loss, class weights (k,), ridge, intercept or not.
+
+    Samples have random weights of their own, `copies` with chances; of weight 0 is the rest.
+    """
 
     population: Population
     loss: Loss
@@ -86,6 +89,7 @@ class MatrixProblem:
     ridge: float
     alpha: float
     intercept: bool
+    copies: tuple[tuple[float, float], ...] = ((1.0, 1.0),)
 
     @property
     def n_classes(self) -> int:
@@ -295,7 +299,7 @@ class MatrixFields:
 
     def __init__(self, problem: MatrixProblem, blocks: list[Block]) -> None:
         self.problem, self.blocks = problem, blocks
-        self.near: list[Any] = [None for _ in blocks]
+        self.near: list[Any] = [None for _ in blocks for _ in problem.copies]
 
     @classmethod
     def drawn(cls, problem: MatrixProblem, log2: int, replicates: int) -> MatrixFields:
@@ -304,14 +308,14 @@ class MatrixFields:
         u = uniform_replicates(2 * r if problem.taught else r, log2, _SEED, replicates)
         x, even = ndtri(u[..., :r]), np.full(u.shape[:2], 1 / u.shape[1])
         if not problem.taught:
-            white = _white(x, even)
+            white = whitened(x, even)
             label = np.zeros(x.shape[1], dtype=np.int64)
             return cls(problem, [Block(l, label + l, white, even, None) for l in range(k)])
         told = [(l, *each) for l in range(k) for each in _told(problem, l, u[..., r:])]
         size, blocks = max(_AT_ONCE // even.size, 1), []
         for i in range(0, len(told), size):
             labels, zeta, w = zip(*told[i : i + size], strict=True)
-            own = [_white(x, *each) for each in zip(w, zeta, strict=True)]
+            own = [whitened(x, *each) for each in zip(w, zeta, strict=True)]
             parts = (np.concatenate(each, 1) for each in (own, w, zeta))
             blocks.append(Block(0, np.repeat(labels, x.shape[1]), *parts))
         return cls(problem, blocks)
@@ -336,12 +340,14 @@ class MatrixFields:
         if self.blocks[0].zeta is not None:
             B = law.A @ p.R @ inverse
             roots = [root(law.Q[0] + law.A @ (p.R - p.R @ inverse @ p.R) @ law.A.T)]
-        for i, (c, labels, x, w, zeta) in enumerate(self.blocks):
+        every = [(block, *copy) for block in self.blocks for copy in p.copies]
+        for i, ((c, labels, x, w, zeta), copies, chance) in enumerate(every):
+            w = chance * w
             omega = law.m[c] + law.b + x @ roots[c].T
             if zeta is not None:
                 omega = omega + zeta @ B.T
             y = np.tile(labels, len(w))
-            cost = p.weight[y]
+            cost = copies * p.weight[y]
             at = omega.reshape(-1, r), y, law.V[c], cost, self.near[i], _NEAR
             pull = matrix_pull(p.loss, *at)
             self.near[i] = pull.point
@@ -357,11 +363,11 @@ class MatrixFields:
             sums[:, :, c] += np.stack([(w * loss).sum(1), (w * wrong).sum(1)], 1)
         V = (V + V.swapaxes(2, 3)) / 2
         parts: Any = m, Q, V, M + V[:, 0] @ B, *(sums @ p.population.group_shares).T
-        every: list[Any] = [[each.mean(0) for each in parts], *zip(*parts, strict=True)]
-        return [MatrixAverages.of(p, *one) for one in every]
+        means: list[Any] = [[each.mean(0) for each in parts], *zip(*parts, strict=True)]
+        return [MatrixAverages.of(p, *one) for one in means]
 
 
-def _white(x: Array, weight: Array, zeta: Array | None = None) -> Array:
+def whitened(x: Array, weight: Array, zeta: Array | None = None) -> Array:
     """x (R, n, r) with the mean 0 and covariance I of each replicate, and none with ζ."""
     w = weight / weight.sum(1, keepdims=True)
     known = np.ones((*w.shape, 1))

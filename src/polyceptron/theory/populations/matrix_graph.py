@@ -19,6 +19,7 @@ One coordinate for each gap g_j = (Tu)_y − (Tu)_j, with f = Aᵀν and u = A�
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -162,12 +163,11 @@ class GraphFields:
             at = group_law(problem, law, c)
             edges = _edges(problem, at)
             omega = np.concatenate([edges, at.shift + np.linalg.solve(at.inverse, x.T).T])
-            own = np.arange(k) if problem.taught else np.array([c])
-            labels, all_fields = np.repeat(own, len(omega)), np.tile(omega, (len(own), 1))
-            pull = matrix_pull(loss, all_fields, labels, at.V, problem.weight[labels])
-            for y in own.tolist():
-                weight, rows = float(problem.weight[y]), labels == y
-                t = _coordinates(loss, y, pull.point[rows], pull.f[rows], weight)
+            own = range(k) if problem.taught else (c,)
+            for y, (copies, chance) in product(own, problem.copies):
+                weight, labels = copies * float(problem.weight[y]), np.full(len(omega), y)
+                pull = matrix_pull(loss, omega, labels, at.V, np.full(len(omega), weight))
+                t = _coordinates(loss, y, pull.point, pull.f, weight)
                 near, t = np.split(t, [len(edges)])
                 rings = np.stack(np.split(t[:-1], len(radii)))
                 seen = np.concatenate([rings.min(1), rings.max(1), t[-1:]])
@@ -187,7 +187,8 @@ class GraphFields:
                     values, ends, tol=_TOL[level], order=_ORDER[level]
                 )
                 keep = volume * found[0] > _UNSEEN
-                self.blocks.append((c, y, volume[keep], graph(loss, y, nodes[keep], weight)))
+                g = graph(loss, y, nodes[keep], weight)
+                self.blocks.append((c, y, chance * volume[keep], g))
 
     def __call__(self, law: FieldsOrder) -> MatrixAverages:
         """The averages at a law."""
@@ -206,4 +207,5 @@ class GraphFields:
                 M += (volume[:, None] * g.f).T @ slopes
             sums[:, c] += w @ g.loss, w @ g.wrong, w.sum()
         loss, error, _ = sums @ p.population.group_shares
-        return MatrixAverages.of(p, m, Q, V, M, loss, error, np.abs(sums[2] - 1).max())
+        missed = np.abs(sums[2] - sum(chance for _, chance in p.copies)).max()
+        return MatrixAverages.of(p, m, Q, V, M, loss, error, missed)
