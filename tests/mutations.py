@@ -543,8 +543,8 @@ MUTATIONS = [
     Mutation(
         "square loss on a mixture: the answer of V",
         "theory/populations/linear_pull.py",
-        "slope = J * (p.alpha * shares * g**2)",
-        "slope = J * (p.alpha * shares * g)",
+        "slope = J * (p.alpha * shares * (chance @ each**2))",
+        "slope = J * (p.alpha * shares * (chance @ each))",
         "tests/unit/report/test_twins.py::test_least_squares_without_a_ridge_has_a_fixed_point",
     ),
 ]

@@ -302,20 +302,22 @@ class MatrixFields:
         self.near: list[Any] = [None for _ in blocks for _ in problem.copies]
 
     @classmethod
-    def drawn(cls, problem: MatrixProblem, log2: int, replicates: int) -> MatrixFields:
-        """Quasi-random points, 2^log2 of each label in a replicate."""
-        k, r = problem.n_classes, problem.n_classes - 1
-        u = uniform_replicates(2 * r if problem.taught else r, log2, _SEED, replicates)
+    def drawn(
+        cls, problem: MatrixProblem, log2: int, replicates: int, students: int = 1
+    ) -> MatrixFields:
+        """Quasi-random points, 2^log2 of each label in a replicate; x of one student or two."""
+        k, r = problem.n_classes, students * (problem.n_classes - 1)
+        u = uniform_replicates(r + (k - 1) * problem.taught, log2, _SEED, replicates)
         x, even = ndtri(u[..., :r]), np.full(u.shape[:2], 1 / u.shape[1])
         if not problem.taught:
-            white = whitened(x, even)
+            white = _white(x, even)
             label = np.zeros(x.shape[1], dtype=np.int64)
             return cls(problem, [Block(l, label + l, white, even, None) for l in range(k)])
         told = [(l, *each) for l in range(k) for each in _told(problem, l, u[..., r:])]
         size, blocks = max(_AT_ONCE // even.size, 1), []
         for i in range(0, len(told), size):
             labels, zeta, w = zip(*told[i : i + size], strict=True)
-            own = [whitened(x, *each) for each in zip(w, zeta, strict=True)]
+            own = [_white(x, *each) for each in zip(w, zeta, strict=True)]
             parts = (np.concatenate(each, 1) for each in (own, w, zeta))
             blocks.append(Block(0, np.repeat(labels, x.shape[1]), *parts))
         return cls(problem, blocks)
@@ -367,7 +369,7 @@ class MatrixFields:
         return [MatrixAverages.of(p, *one) for one in means]
 
 
-def whitened(x: Array, weight: Array, zeta: Array | None = None) -> Array:
+def _white(x: Array, weight: Array, zeta: Array | None = None) -> Array:
     """x (R, n, r) with the mean 0 and covariance I of each replicate, and none with ζ."""
     w = weight / weight.sum(1, keepdims=True)
     known = np.ones((*w.shape, 1))

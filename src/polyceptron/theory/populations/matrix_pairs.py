@@ -15,17 +15,15 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.ndimage import map_coordinates, spline_filter
-from scipy.special import ndtri
 
 from polyceptron.errors import ComputationFailed
 from polyceptron.model.channels import as_channel
 from polyceptron.numerics import Array
-from polyceptron.numerics.estimate import Estimate, student_quantile, uniform_replicates
+from polyceptron.numerics.estimate import Estimate, student_quantile
 from polyceptron.theory.populations.matrix_fields import (
     FieldsOrder,
     MatrixFields,
@@ -33,7 +31,6 @@ from polyceptron.theory.populations.matrix_fields import (
     MatrixProblem,
     matrix_pull,
     root,
-    whitened,
 )
 from polyceptron.theory.populations.matrix_graph import GraphFields
 from polyceptron.theory.populations.matrix_loop import start, unpack, weights_side
@@ -46,15 +43,13 @@ from polyceptron.theory.populations.population_point import (
 from polyceptron.theory.populations.scores import (
     FieldsLaw,
     TeacherFields,
-    drawn_chances,
-    known_chances,
     orthant_panels,
     population_scores,
 )
 
 _ORDERS, _STEPS, _EVEN = (8, 12), (0.5, 0.35), 8.5  # of panels; of d in deviations, and its reach
 _FAR, _CELLS = 8.5, {2: (0.1, 0.05), 3: (0.7, 0.5)}  # of f̄ in deviations, and in fields
-_POINTS, _MANY, _REPLICATES, _SEED = 12, 9, 8, 47  # log2 in a replicate, of three classes and more
+_POINTS, _MANY, _REPLICATES = 13, 9, 8  # log2 in a replicate, of three classes and more
 _HATS = 10, 8  # of one student's points: log2, replicates
 _ROUNDS, _ROOT = 60, (1e-9, 1e-6)  # of Q₁₂, relative
 
@@ -118,54 +113,47 @@ def _mean_pull(problem: MatrixProblem, law: FieldsOrder, fine: int) -> Pull:
 
 def _nodes(
     problem: MatrixProblem, law: FieldsOrder, E12: Array, rule: Any
-) -> Iterator[tuple[int, Array, Array, Any, Array]]:
-    """Group, s + b and d (n, r), weights (n,) or one, and Z (n, k) or one row."""
-    k, r = problem.n_classes, problem.n_classes - 1
-    middle = fields_law(problem, law._replace(Q=(law.Q + E12) / 2))
+) -> Iterator[tuple[int, int, Array, Array, Array]]:
+    """Group, label, s + b and d (R, n, r), and weights (R, n)."""
+    p, r = problem, problem.n_classes - 1
+    middle = fields_law(p, law._replace(Q=(law.Q + E12) / 2))
     values, vectors = np.linalg.eigh((law.Q - E12) / 2)
     # The symmetric root moves with Q₁₂; eigenvectors of alike eigenvalues turn at random.
-    roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :] @ vectors.swapaxes(1, 2)
-    if k == 2:
+    apart = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :] @ vectors.swapaxes(1, 2)
+    if r == 1:
         for _, fields, weight, Z in orthant_panels(middle, _ORDERS[rule]):
-            c = 0 if problem.taught else int(Z[0].argmax())
-            scale = float(abs(roots[c, 0, 0]))
-            x = np.linspace(
-                -_EVEN, _EVEN, 1 + 2 * math.ceil(_EVEN / _STEPS[rule] * max(1.0, scale))
-            )
-            p, size = np.exp(-x * x / 2), len(x)
-            s, d = np.repeat(fields @ problem.basis, size, 0), np.tile(scale * x, len(fields))
-            each = np.repeat(np.broadcast_to(Z, fields.shape), size, 0)
-            yield c, s, d[:, None], np.outer(weight, p / p.sum()).ravel(), each
+            c = 0 if p.taught else int(Z[0].argmax())
+            scale = float(apart[c, 0, 0])
+            x = np.linspace(-_EVEN, _EVEN, 1 + 2 * math.ceil(_EVEN / _STEPS[rule] * max(1, scale)))
+            bell, shape = np.exp(-x * x / 2), (1, len(fields), len(x))
+            s, d = (fields @ p.basis)[None], scale * x[None, None]
+            both = [np.broadcast_to(each, shape).reshape(1, -1, 1) for each in (s, d)]
+            for y in np.flatnonzero(Z.any(0)).tolist():
+                w = np.outer(weight * Z[:, y], bell / bell.sum())
+                yield c, y, both[0], both[1], w.reshape(1, -1)
         return
-    even = np.full(rule.shape[:2], 1 / rule.shape[1])
-    x = whitened(ndtri(rule[..., : 2 * r]), even).reshape(-1, 2 * r)
-    for c, share in enumerate(middle.shares):
-        s, Z = middle.m[c] + x[:, :r] @ root(middle.Q[c]).T, np.eye(k)[[c]]
-        if problem.taught:
-            rest = rule[..., 2 * r :]
-            Z = known_chances(middle, s) if k == 3 else drawn_chances(middle, 0, s, rest)
-        yield c, s + law.b, x[:, r:] @ roots[c].T, share / len(s), Z
+    known = p.R @ np.linalg.pinv(p.utilities)  # of the teacher's fields, by the utilities
+    B = law.A @ known
+    hidden = law.A @ (p.R - known @ p.R) @ law.A.T if p.taught else 0.0
+    roots = [root(Q + hidden) for Q in (law.Q + E12) / 2]
+    for c, labels, x, weight, zeta in rule.blocks:
+        s = middle.m[c] + law.b + x[..., :r] @ roots[c].T + (0.0 if zeta is None else zeta @ B.T)
+        for y in np.unique(labels).tolist():
+            own = labels == y
+            yield c, y, s[:, own], x[:, own, r:] @ apart[c].T, middle.shares[c] * weight[:, own]
 
 
 def _pair_hats(
     problem: MatrixProblem, law: FieldsOrder, E12: Array, pull: Pull, rule: Any
 ) -> Array:
     """Q̂₁₂/c (R, G, r, r) of each replicate."""
-    replicates = 1 if problem.n_classes == 2 else len(rule)
-    Q_hat = np.zeros((replicates, *law.Q.shape))
-    for c, s, d, weight, Z in _nodes(problem, law, E12, rule):
-        for y in np.flatnonzero(Z.any(0)).tolist():
-            rows = np.flatnonzero(np.broadcast_to(Z[:, y] > 0, len(s)))
-            one, two = (pull(c, y, (s + sign * d)[rows]) for sign in (1, -1))
-            one = (
-                np.broadcast_to(replicates * problem.alpha * weight * Z[:, y], len(s))[rows, None]
-                * one
-            )
-            ends = np.searchsorted(rows, np.arange(replicates + 1) * len(s) // replicates)
-            for total, (low, high) in zip(Q_hat[:, c], pairwise(ends.tolist()), strict=True):
-                product = one[low:high].T @ two[low:high]
-                total += (product + product.T) / 2
-    return Q_hat
+    hats = np.zeros((_REPLICATES if problem.n_classes > 2 else 1, *law.Q.shape))
+    for c, y, s, d, weight in _nodes(problem, law, E12, rule):
+        at = ((s + sign * d).reshape(-1, s.shape[2]) for sign in (1, -1))
+        one, two = (pull(c, y, each).reshape(s.shape) for each in at)
+        product = (weight[:, :, None] * one).swapaxes(1, 2) @ two
+        hats[:, c] += problem.alpha * (product + product.swapaxes(1, 2)) / 2
+    return hats
 
 
 def _overlaps(
@@ -241,10 +229,8 @@ def population_pair(
     one, full = _student(p, near), _student(replace(p, copies=((1.0, 1.0),)), near)
     rules: list[Any] = [0, 1]
     if k > 2:
-        size = (3 if p.taught and k > 3 else 2) * (k - 1)
-        log2 = _MANY + 2 * p.taught if p.sampled else _POINTS + p.taught
-        u = uniform_replicates(size, log2, _SEED, _REPLICATES)
-        rules = [u] if p.sampled else [u, u]
+        points = MatrixFields.drawn(p, _MANY if p.sampled else _POINTS, _REPLICATES, 2)
+        rules = [points] if p.sampled else [points, points]
     at = len(rules) - 1  # the value; before it a coarser one, behind it replicates
     each = [
         _overlaps(p, one, coupling, _mean_pull(p, one.law, fine), rule)

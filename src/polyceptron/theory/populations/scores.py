@@ -216,7 +216,10 @@ def orthant_panels(law: FieldsLaw, order: int) -> Iterator[_Part]:
             if law.teacher is None:
                 truth = np.eye(k)[[c]]
             else:
-                truth = known_chances(law, np.linalg.solve(A, nodes.points.T).T - law.b)
+                at = np.linalg.solve(A, nodes.points.T).T - law.b
+                slope, rest = _given(law, c)
+                means = law.teacher.biases + (at - law.m[c]) @ slope
+                truth = label_chances(law.teacher.channel, means, rest, kind="plain").Z
             yield p, np.insert(-nodes.points, p, 0.0, axis=1), share * nodes.weight, truth
 
 
@@ -272,14 +275,6 @@ def _sampled(
                 back = np.linalg.solve(class_gaps(k, leader), points.T).T - law.b
                 truth = drawn_chances(law, 0, back, u[..., r:])
             yield leader, np.insert(-points[:, :r], leader, 0.0, axis=1), weight, truth
-
-
-def known_chances(law: FieldsLaw, omega: Array) -> Array:
-    """Z (n, k) of a teacher at ω (n, r)."""
-    assert law.teacher is not None
-    slope, rest = _given(law, 0)
-    means = law.teacher.biases + (omega - law.m[0]) @ slope
-    return label_chances(law.teacher.channel, means, rest, kind="plain").Z
 
 
 def drawn_chances(law: FieldsLaw, group: int, omega: Array, u: Array) -> Array:
