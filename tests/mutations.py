@@ -261,11 +261,18 @@ MUTATIONS = [
         "tests/unit/theory/test_population_margins.py",
     ),
     Mutation(
-        "two students of unequal classes: fields of the second",
+        "two students: the rest of each",
         "theory/populations/matrix_pairs.py",
-        "for sign in (1, -1))",
-        "for sign in (1, 1))",
-        "tests/unit/theory/test_population_resampling.py",
+        "smooth(c, y, rest[c])",
+        "smooth(c, y, 2 * rest[c])",
+        "tests/unit/theory/test_resampling.py::test_the_pair_average_is_that_of_drawn_fields",
+    ),
+    Mutation(
+        "two students of many classes: fields of the second",
+        "theory/populations/matrix_pairs.py",
+        "(at + d, at - d)",
+        "(at + d, at + d)",
+        "tests/unit/theory/test_resampling.py::test_the_pair_average_is_that_of_drawn_fields",
     ),
     Mutation(
         "training error: the gap of a mistake",

@@ -10,15 +10,13 @@ with u ~ N(0, q₁₂) what they have in common, η the rest of one of them and 
 
     q̂₁₂ = αc (1/r) E Σ_l Z_l(u) ‖E_η f̄_l(u + √(q − q₁₂) η)‖²,     c = E[w₁w₂]/E[w]²,
 
-Z at the law (m, q₁₂): c = 1 for independent resampling. The weights side turns (m̂, q̂₁₂, V̂) into
-q₁₂ as it turns (m̂, q̂, V̂) into q; q̂₁₂ = 0 are students of data sets of their own. Of B students
+Z at the law (m, q₁₂): c = 1 for independent resampling; `populations/matrix_pairs.py` has it, and
+that of classes that are not alike. The weights side turns (m̂, q̂₁₂, V̂) into q₁₂ as it turns
+(m̂, q̂, V̂) into q; q̂₁₂ = 0 are students of data sets of their own. Of B students
 
     fields' mean     q_B = q/B + (1 − 1/B) q₁₂, and the error at m/√q_B
     one prediction   varies over resamples by q − q₁₂, over fresh data by q − q₁₂ at q̂₁₂ = 0
     two of them      agree with probability 1 − ε(q₁₂/q)
-
-The average over η is a convolution on nodes for two and three classes, and a mean of products of
-two independent random ones above. Classes that are not alike: `populations/matrix_pairs.py`.
 """
 
 from __future__ import annotations
@@ -26,8 +24,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -36,27 +32,23 @@ from scipy.stats import poisson
 
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.model.checks import check_alpha, check_tolerance, difference_basis
+from polyceptron.model.checks import check_alpha, check_tolerance
 from polyceptron.model.estimators import as_erm
 from polyceptron.model.law import Hats, Law
-from polyceptron.model.losses.coordinates import Pull
+from polyceptron.model.losses import Loss
 from polyceptron.model.populations import AnyTeacher, Mixture, check_population
 from polyceptron.numerics import Array
-from polyceptron.numerics.estimate import N_REPLICATES, from_replicates
-from polyceptron.numerics.panels import blend_breaks, panel_rule
+from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status
 from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
 from polyceptron.theory.fields.integrand import (
     Averages,
     Averaging,
-    average,
-    field_scales,
-    ordered_density,
 )
-from polyceptron.theory.fields.points import boundary_points
 from polyceptron.theory.generalisation import error_on_labels, error_slope, generalisation_error
-from polyceptron.theory.populations.matrix_pairs import population_pair
+from polyceptron.theory.populations.matrix_fields import FieldsOrder, MatrixProblem
+from polyceptron.theory.populations.matrix_pairs import pair_hats, population_pair
 from polyceptron.theory.populations.population_point import matrix_problem
 from polyceptron.theory.sides import FieldsSide, Problem, erm_sides
 
@@ -64,12 +56,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _RARE, _SEEN = 1e-11, 1e-3  # p w² of the copies that are left out; of those of matrices, by tol
-_ORDERS = {2: (8, 12), 3: (4, 6)}  # nodes a panel, to find q₁₂ and to correct it
-_REACH, _UNSEEN = 7.0, 1e-10  # of ω in units of √q; weights next to the largest
-_SCALE, _LONGEST, _SMALL = 2.5, 1.5, 0.3  # of a pull, of a panel in σ, and σ with nodes of its own
-_DEAD = 14.0  # of margins, where the square of a pull is gone
 _EDGE, _CLOSE = 1e-4, {2: 1e-7, 3: 1e-5}  # of the way from students of fresh data to equal ones
-_DRAWS, _LEVELS, _SEED = 8, (0, 3), 40_960  # of the rest in each mean, for each point of many
 _TOLERANCE = {2: 1e-6, 3: 1e-4}
 
 
@@ -132,11 +119,6 @@ class ResampledSide(FieldsSide):
             for name in Averages._fields
         }
         return Averages(**{**mixed, "mass": mixed["mass"] + 1 - p.sum()})
-
-    def mean_pull(self, gaps: Array, V: float) -> Array:
-        """f̄ of the other classes at gaps (k−1, n), in any order."""
-        own = self.student.coordinates
-        return np.asarray(sum(p * w * own.at_gaps(gaps, w * V).others for w, p in self.counts))
 
 
 def _at(law: Law, weight: float) -> Law:
@@ -240,11 +222,10 @@ def resampling(
     if matrices is not None:
         copies = [(w, p) for w, p in how.counts if w == 1 or p * w * w > _SEEN * tol]
         matrices = replace(matrices, copies=tuple(copies))
-        pair = population_pair(matrices, how.coupling, bagged, tol)
-        for (quantity, number), numbers in pair.rows.items():
+        point, shared, found = population_pair(matrices, how.coupling, bagged, tol)
+        for (quantity, number), numbers in found.items():
             add(quantity, *numbers, number)
-        law = pair.point.law
-        return made(law.m, law.Q, law.V, *pair.shared)
+        return made(point.m, point.Q, point.V, *shared)
     assert not isinstance(teacher, Mixture)
     whole = erm_sides(teacher, spec.loss, float(spec.ridge), alpha)
     side = ResampledSide(teacher.channel, spec.loss, k, alpha, counts=how.counts)
@@ -257,7 +238,7 @@ def resampling(
         4 * point.uncertainty / max(error_slope(teacher.channel, point.tau, k), 1e-300)
         for point in (one, full)
     )
-    q12, spread = _overlap(problem, one, how.coupling)
+    q12, spread = _overlap(teacher, problem, one, how.coupling)
     within = one.q - q12
     doubt = spread + loose * within
 
@@ -285,7 +266,9 @@ def resampling(
     return made(one.m, one.q, one.V, q12, spread + loose * q12)
 
 
-def _overlap(problem: Problem, one: ErmFixedPoint, coupling: float) -> tuple[float, float]:
+def _overlap(
+    teacher: AnyTeacher, problem: Problem, one: ErmFixedPoint, coupling: float
+) -> tuple[float, float]:
     """q₁₂ and its uncertainty: a root in (q₁₂ of fresh data, q), corrected by a finer rule."""
     side = cast(ResampledSide, problem.fields)
 
@@ -297,7 +280,7 @@ def _overlap(problem: Problem, one: ErmFixedPoint, coupling: float) -> tuple[flo
         return low, 1e-9 * high
     if side.counts == ((1.0, 1.0),):  # all samples: the same students
         return high, 0.0
-    psi = [pair_average(side, one.law, level) for level in (0, 1)]
+    psi = [pair_average(teacher, side, one.law, level) for level in (0, 1)]
 
     def off(x: float, level: int = 0) -> Array:
         return after(problem.alpha * coupling * psi[level](x)) - x
@@ -318,10 +301,12 @@ def _overlap(problem: Problem, one: ErmFixedPoint, coupling: float) -> tuple[flo
     return root, abs(move) + abs(float(left.uncertainty) / slope) + 1e-9 * high
 
 
-def pair_average(side: ResampledSide, law: Law, level: int) -> Callable[[float], Array]:
+def pair_average(
+    teacher: AnyTeacher, side: ResampledSide, law: Law, level: int
+) -> Callable[[float], Array]:
     """q₁₂ → (1/r) E Σ_l Z_l ‖E_η f̄_l‖², one value a replicate."""
     if FieldsSide.explicit(side, law) is None:
-        return (_few if side.n_classes <= 3 else _many)(side, law, level)
+        return _by_nodes(teacher, side, law, level)
 
     def linear(q12: float) -> Array:
         """f is linear in ω and of one direction for all weights: (Σ p w √Q)²."""
@@ -332,92 +317,20 @@ def pair_average(side: ResampledSide, law: Law, level: int) -> Callable[[float],
     return linear
 
 
-def _few(side: ResampledSide, law: Law, level: int) -> Callable[[float], Array]:
-    """Two or three classes: f̄ on a product of nodes in r orthonormal directions, convolved.
-
-    A rest that is small against the scale of f̄ or of ω needs a few nodes of its own instead.
-    """
-    k, order, root = side.n_classes, _ORDERS[side.n_classes][level], math.sqrt(law.q)
-    basis = difference_basis(k)
-    turn = basis[:1] - basis[1:]  # gaps from coordinates
-
-    @cache
-    def table(n: int) -> tuple[Array, Array, Array]:
-        nodes, weights = panel_rule(np.linspace(-_REACH * root, _REACH * root, n + 1), order)
-        at = np.stack([x.ravel() for x in np.meshgrid(*[nodes] * (k - 1), indexing="ij")])
-        f = side.mean_pull(turn @ at, law.V)
-        return nodes, weights, f.reshape(k - 1, len(nodes), -1)
+def _by_nodes(
+    teacher: AnyTeacher, side: ResampledSide, law: Law, level: int
+) -> Callable[[float], Array]:
+    """That of matrices, which are multiples of the identity, from label 1 alone."""
+    k, eye = side.n_classes, np.eye(side.n_classes - 1)
+    problem = MatrixProblem(
+        teacher, cast(Loss, side.student), np.ones(k), 1.0, 1.0, False, side.counts
+    )
+    Q, V, none = law.q * law.residual * eye[None], law.V * eye[None], np.zeros(k - 1)
+    order = FieldsOrder(none[None], Q, V, none, law.m * eye)
+    average = pair_hats(problem, order, level, labels=1)
 
     def psi(q12: float) -> Array:
-        pair, sigma = Law.of_overlaps(law.m, q12, law.V), math.sqrt(law.q - q12)
-        scales = field_scales(side.channel, pair, k)
-        ahead = min(scales.high, _DEAD + 9 * sigma)  # further the label has hardly a pull
-
-        def even(low: float, high: float) -> Array:  # a pull smoothed by σ is smooth between
-            return np.linspace(low, high, math.ceil((high - low) / (_SCALE * max(1.0, sigma))) + 1)
-
-        sets = [scales.gap_breaks(), even(scales.low, ahead)]
-        gap, weight = panel_rule(blend_breaks(sets, scales.low, ahead), order)
-        gaps = gap[None]
-        if k == 3:
-            further = even(0.0, min(scales.high, _DEAD + 4 * law.V))
-            apart, along = panel_rule(scales.second_breaks(further), order)
-            gaps = np.stack([np.repeat(gap, len(apart)), np.add.outer(gap, apart).ravel()])
-            weight = np.outer(weight, along).ravel()
-        weight = weight * ordered_density(gaps, q12)
-        gaps, weight = (x[..., weight > _UNSEEN * weight.max()] for x in (gaps, weight))
-        at = np.linalg.solve(turn, gaps)
-        if sigma <= max(_SMALL, 0.05 * root):
-            x, p = np.polynomial.hermite_e.hermegauss(3 + 2 * level + math.ceil(sigma))
-            smooth = np.zeros_like(gaps)
-            for shift in product(range(len(x)), repeat=k - 1):
-                there = turn @ (at + sigma * x[list(shift)][:, None])
-                smooth += np.prod(p[list(shift)] / p.sum()) * side.mean_pull(there, law.V)
-        else:
-            short = min(_LONGEST * sigma, _SCALE, root)
-            panels = math.log2(2 * _REACH * root / short)  # rounded, so that few tables are made
-            nodes, weights, f = table(math.ceil(2 ** (math.ceil(2 * panels) / 2)))
-            weights = weights / (sigma * math.sqrt(2 * math.pi))
-            kernels = [np.exp(-0.5 * ((a[:, None] - nodes) / sigma) ** 2) * weights for a in at]
-            last = kernels[1] if k == 3 else np.ones((1, 1))
-            smooth = np.stack([np.einsum("nj,nj->n", kernels[0] @ part, last) for part in f])
-        pull = Pull(smooth, *np.zeros((3, len(weight))))
-        return average(side.channel, pair, gaps, weight, pull, n_classes=k).Q
-
-    return psi
-
-
-def _many(side: ResampledSide, law: Law, level: int) -> Callable[[float], Array]:
-    """Points of u, each with two independent means over rests ±η and stratified weights w."""
-    k, own = side.n_classes, side.student.coordinates
-    middle = Law.of_overlaps(law.m, 0.5 * (law.m**2 + law.q), law.V)
-    x, weight, _ = boundary_points(own, side.channel, k, middle, _LEVELS[level])
-    n = x.shape[1]
-    ends = np.cumsum([p for _, p in side.counts])
-    rng = np.random.default_rng([_SEED, k, level])
-    eta, first = rng.standard_normal((2, _DRAWS // 2, k, n)), rng.random((2, n))
-    draws = [
-        [
-            (sign * (one[0] - one[1:]), np.searchsorted(ends, (u + i / _DRAWS) % 1, side="right"))
-            for i, (one, sign) in enumerate(product(rests, (1, -1)))
-        ]
-        for rests, u in zip(eta, first, strict=True)
-    ]
-
-    def psi(q12: float) -> Array:
-        pair = Law.of_overlaps(law.m, q12, law.V)
-        scale, sigma = math.sqrt(q12), math.sqrt(law.q - q12)
-        means = np.zeros((2, k, n))  # of f̄
-        for mean, group in zip(means, draws, strict=True):
-            for rest, which in group:
-                at = scale * x + sigma * rest
-                for j, (w, _) in enumerate(side.counts):
-                    part = which == j
-                    pull = own.at_gaps(at[:, part], w * law.V).others
-                    mean[1:, part] += w / _DRAWS * pull
-            mean[0] = -mean[1:].sum(0)
-        z = side.channel.label_law(scale * x * pair.slope, pair.residual, k).z
-        value = ((means[0] * means[1]).sum(0) * z * weight).reshape(N_REPLICATES, -1).sum(1)
-        return np.asarray(N_REPLICATES * value / (k - 1))
+        hats = average((q12 - law.m**2) * eye[None])
+        return np.asarray(k / (k - 1) * np.trace(hats[:, 0], axis1=1, axis2=2))
 
     return psi

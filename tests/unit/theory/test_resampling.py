@@ -67,20 +67,31 @@ def test_the_square_loss_solves_its_two_equations():
     assert found.q12 == pytest.approx(q12, rel=1e-8)
 
 
-def test_two_routes_agree_on_the_pair_average():
-    """Nodes of three classes against pairs of random points."""
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_the_pair_average_is_that_of_drawn_fields(k):
+    """E f̄(ω₁)·f̄(ω₂)/r over pairs of students and labels drawn here."""
     from polyceptron.theory import resampling as room
 
-    side = room.ResampledSide(
-        pc.Teacher(3).channel, pc.ERM("cross-entropy").loss, 3, 2.0,
-        counts=room.read_scheme("bootstrap").counts,
-    )  # fmt: skip
-    law = erm_fixed_point(pc.Teacher(3), pc.ERM("cross-entropy", 0.3), 2.0).law
-    q12 = 0.8 * law.q
-    exact, points = room._few(side, law, 1)(q12), room._many(side, law, 0)(q12)
-    assert exact == pytest.approx(room._few(side, law, 0)(q12), rel=1e-5)
-    assert abs(points.mean() - exact[0]) < 4 * points.std(ddof=1) / math.sqrt(len(points))
-    assert points.std(ddof=1) / math.sqrt(len(points)) < 3e-3 * exact[0]  # 4.5e-3 without strata
+    teacher, loss, n = pc.Teacher(k), pc.ERM("cross-entropy").loss, 100_000
+    side = room.ResampledSide(teacher.channel, loss, k, 2.0, counts=((1.0, 0.5), (2.0, 0.1)))
+    law = erm_fixed_point(teacher, pc.ERM("cross-entropy", 0.3), 2.0).law
+    q12, rng = 0.7 * law.m**2 + 0.3 * law.q, np.random.default_rng(k)
+    z, common, *rests = rng.standard_normal((4, n, k))
+    common = law.m * z + math.sqrt(q12 - law.m**2) * common
+    f = [
+        sum(
+            p * w * loss.denoise(common + math.sqrt(law.q - q12) * x, z.argmax(1), w * law.V)[0]
+            for w, p in side.counts
+        )
+        for x in rests
+    ]
+    drawn = (f[0] * f[1]).sum(1) / (k - 1)
+    found = room.pair_average(teacher, side, law, 1)(q12)
+    assert abs(found.mean() - drawn.mean()) < 4 * drawn.std() / math.sqrt(n)
+    if k < 4:
+        assert found[0] == pytest.approx(room.pair_average(teacher, side, law, 0)(q12)[0], rel=1e-5)
+    else:
+        assert found.std(ddof=1) / math.sqrt(len(found)) < 2e-3 * found.mean()
 
 
 @pytest.mark.parametrize("loss", ["square", "cross-entropy"])
