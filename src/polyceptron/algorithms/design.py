@@ -15,8 +15,6 @@ cache. Small data get one thread (`threads_for`): threads of the linear algebra 
 by spinning, and on scikit-learn's digits two of them took five times as long as one.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from abc import ABC, abstractmethod

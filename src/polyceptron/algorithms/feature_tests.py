@@ -26,8 +26,6 @@ removes the pull of the ridge; without a ridge w̃ = ŵ. Where n/d is not large 
 the true weight, the same for all features, plus this noise.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

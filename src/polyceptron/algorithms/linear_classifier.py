@@ -13,8 +13,6 @@ is double. Parameters are checked by `fit`, and arrays are (n_samples, n_feature
 scikit-learn has them.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 import warnings

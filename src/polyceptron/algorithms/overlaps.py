@@ -28,8 +28,6 @@ where σ² vanishes, the student alone has noise, of variance ν in every direct
 P(argmax s = y | g, t) = Σ_l Z_l(g, ν) P(y = l | t).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

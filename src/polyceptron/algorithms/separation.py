@@ -23,8 +23,6 @@ That it exists proves that no weights separate the data, and so do the wrong cla
 as multipliers a they have Jᵀa = −∇f ≈ 0.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

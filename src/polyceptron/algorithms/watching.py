@@ -9,8 +9,6 @@ interrupted. That X is the same is judged by the lengths of a thousand of its ro
 number of iterations may be others than before.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

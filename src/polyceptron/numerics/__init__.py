@@ -1,7 +1,5 @@
 """Mathematics that knows no teacher: orthant probabilities, panels, estimates with their error."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

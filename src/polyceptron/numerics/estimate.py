@@ -9,8 +9,6 @@ Each replicate is an independent scrambling of the same Sobol points. Points sta
 parameters move (common random numbers), so that anything solved for is as smooth as the integrand.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import NamedTuple

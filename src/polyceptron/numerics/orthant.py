@@ -33,8 +33,6 @@ With s = R²(λ² − 1)/2 each term is e^{−R²/2} times a Gauss–Laguerre in
 factor e^{−R²/2} is kept apart, so nothing underflows.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import Any, NamedTuple

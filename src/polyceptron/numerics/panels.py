@@ -13,8 +13,6 @@ weighs the product of what was left of each. No point is outside the orthant, so
 have a relative error however small they are.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache

@@ -15,8 +15,6 @@ Fields that stand for no probabilities (square loss), or have no scale (max-marg
 separable data), are read through a softmax of the best temperature.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

@@ -5,8 +5,6 @@ and at the fold α_algo of the Bayes-optimal one, to which both branches go as �
 jump has a point on either side. `landscape` is Φ over a grid of overlaps.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

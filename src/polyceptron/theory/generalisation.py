@@ -23,8 +23,6 @@ with σ = √(1−ρ²). A channel enters by the correlation of the student with
 are Gaussian, and by its share of guessed labels, ρ = 0.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import lru_cache

@@ -33,8 +33,6 @@ that in group c, with levels of eigenvalues as in `theory/populations`,
 Discriminant analysis with a ridge is least squares with that ridge where classes are alike.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -33,8 +33,6 @@ Below α_s every class can be separated from every other. Above it one class may
 from the union of the others, with a threshold of its own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

@@ -18,8 +18,6 @@ for a penalty whose strong convexity is μ (`Penalty.convexity`), rounding inclu
 is no bound, and the status is 'tolerance-not-met'.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

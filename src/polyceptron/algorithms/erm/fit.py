@@ -8,8 +8,6 @@ of 1) or, where no weights separate the data, maximum likelihood (`separation`);
 square loss. In scikit-learn's words the features are X/√d and C = 1/λ, for two classes 2/λ.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

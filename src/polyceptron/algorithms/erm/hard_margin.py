@@ -46,8 +46,6 @@ other classes h, and ‖Ŵ‖² ≤ 2P/λ, so
 A hinge need not have one best intercept: the certificate is of the weights alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

@@ -17,8 +17,6 @@ its sum, so that with ¼ in place of ½ it is not above T + E, E = 4 Σ ‖H_μ�
 and q ≤ B√(T + E) with A = λ^−½ and B = (2 + (S/λ)^½) μ^−½, and √(T + E) ≤ GA + gB + √E.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -15,8 +15,6 @@ With an intercept features and labels are centred. A mean η that rounding leave
 adds nηηᵀ to AᵀA, and nηηᵀW to the gradient: `stray` is n‖η‖².
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress

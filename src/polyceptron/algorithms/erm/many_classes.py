@@ -20,8 +20,6 @@ One λ at a time, in a way that counts where k is large:
   conjugate gradients.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

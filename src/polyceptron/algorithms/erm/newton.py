@@ -11,8 +11,6 @@ all arrays counts the λ: they do not mix, but share every read of X, which is w
 into, and drop out as they reach their goal. A line search costs no pass over X.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

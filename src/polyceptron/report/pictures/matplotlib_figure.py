@@ -1,7 +1,5 @@
 """Pictures by matplotlib: for files, for notebooks, and on axes that a user already has."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path

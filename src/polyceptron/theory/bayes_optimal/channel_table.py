@@ -20,8 +20,6 @@ Without guesses the functions come with the package: both for k ≤ 3, and e for
 numbers (`tools/argmax_entropy.py`), its 14 coefficients at a few k, which vary smoothly with ln k.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

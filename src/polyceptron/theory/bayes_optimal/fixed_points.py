@@ -12,8 +12,6 @@ A choice that the uncertainties of the free entropies leave open is refined as l
 finer curve, and then "undecided": the stated uncertainty reaches to the other candidate.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any

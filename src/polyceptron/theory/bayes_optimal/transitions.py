@@ -14,8 +14,6 @@ exp(−q̂p_minδ²/8), so that α = q̂/I ~ q̂√v → 0, and the highest fold
 are recovered together with all others. Strong ones may jump before, to an overlap below 1.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 

@@ -5,8 +5,6 @@ solutions at fixed α, dθ/d ln λ = −J⁻¹(∂F/∂ln λ), and a bracketed r
 optimum: no comparison of nearly equal errors is needed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

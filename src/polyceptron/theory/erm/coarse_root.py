@@ -10,8 +10,6 @@ away (`towards_limit`): ln τ, ln q and ln V are nearly straight in ln|α/α_s �
 off by its own error, and below that it has no root: the closer, the finer the rule to start on.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import pairwise

@@ -5,8 +5,6 @@
 curves in the ridge.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Iterable, Iterator, Sequence

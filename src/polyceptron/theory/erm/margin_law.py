@@ -12,8 +12,6 @@ classes or more fresh margins are a double integral, and training margins a weig
 quasi-random points. Classes that are not alike: `populations/matrix_margins.py`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

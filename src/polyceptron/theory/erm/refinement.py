@@ -5,8 +5,6 @@ replicates' spread does. What was reached is the stated uncertainty, which holds
 100 cases.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from functools import lru_cache

@@ -14,8 +14,6 @@ m = αcV/(1+V), and the best ridge is λ = σ²/c² at every α.
 norm, and 0 above. At α = rank q diverges while m stays finite: ρ → 0, the error of a random guess.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -30,8 +30,6 @@ nearly independent of what another tells: the third term is a per mille of the s
 is left out. Nothing is left out for k ≤ m + 3, and the cost does not depend on k.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

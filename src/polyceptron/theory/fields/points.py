@@ -7,8 +7,6 @@ are flat. Everything is smooth in (τ, q, V) at fixed points: a fixed point can 
 the points held still (where −tr ∂f jumps, C comes from M and D).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -33,8 +33,6 @@ function of r numbers. Class weights change the fit itself. Searched for is the 
 which is all that there is for two classes; γ = 0 is no weights, γ = 1 is 'balanced'.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import partial

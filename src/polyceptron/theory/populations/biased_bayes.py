@@ -13,8 +13,6 @@ Two and three classes: panels inside the orthants of ω + b*. Elsewhere, where t
 panels of different orders disagree: their spread, and how far coarse ones are, is the uncertainty.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import xlogy
 

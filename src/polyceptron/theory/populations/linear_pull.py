@@ -15,8 +15,6 @@ with K_cc' = μ_c·Sμ_c'/d and J_cc' = tr(Σ_cSΣ_c'S)/d
 S is d × d where covariances share no eigenvectors, a number for each level of eigenvalues else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -16,8 +16,6 @@ One coordinate for each gap g_j = (Tu)_y − (Tu)_j, with f = Aᵀν and u = A�
     hinge, k = 2    g = κ + t − [t],  ν = c(1 − [t]),  [t] = t cut to 0 … 1
 """
 
-from __future__ import annotations
-
 import math
 from itertools import product
 from typing import NamedTuple

@@ -24,8 +24,6 @@ that margins bind. A round takes m, Q and A at S = V, and V = (I − B)/λ, to w
 with S instead, V falls for ever from a start where more samples push than weights can obey.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache

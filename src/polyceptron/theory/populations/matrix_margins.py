@@ -9,8 +9,6 @@ and fresh samples are those of V = 0. More classes, and hinges of three: points,
 shared between the two nearest margins of the grid.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from polyceptron.model.losses import SquareLoss

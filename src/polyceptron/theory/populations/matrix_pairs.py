@@ -14,8 +14,6 @@ The weights side makes Q₁₂ of Q̂₁₂ as it makes Q of Q̂. Two students a
 do whose fields are the other's.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ tolerance. More classes: the law at all points, and at each replicate of them, w
 uncertainty. Scores of a law are those of `scores.py`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property

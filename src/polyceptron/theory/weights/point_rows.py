@@ -9,8 +9,6 @@ every order of the classes, so that one order stands for k!. Boxes of it are hal
 points or more are near, and left out where there is one: there the row is known.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

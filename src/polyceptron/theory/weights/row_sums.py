@@ -33,8 +33,6 @@ w_1 − w̄, times k/r. The others are sampled and weigh a grid of c; its sums, 
 products.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from itertools import permutations

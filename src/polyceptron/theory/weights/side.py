@@ -35,8 +35,6 @@ when first needed:
 Column 0 is the mean over replicates, columns 1 to R the replicates themselves.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator

@@ -12,8 +12,6 @@ for some larger k sampled (`tools/sign_rows.py`), at Chebyshev points of three r
 a few functions are fitted with the weights that the errors give, and pass their covariance on.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from functools import lru_cache
