@@ -24,7 +24,7 @@ from polyceptron.display import parse_numbers, parse_range
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.results import Average, deviation
 from polyceptron.experiments.tasks import instance_seeds
-from polyceptron.model import AnyTeacher, as_estimator, plain_estimators
+from polyceptron.model import as_estimator, plain_estimators
 from polyceptron.model.checks import check_alphas, check_size
 from polyceptron.model.populations import check_population
 from polyceptron.report.pictures.curves import curves_picture, overlay, problem_words, read_table
@@ -113,7 +113,7 @@ class LearningCurve:
 
 
 def learning_curve(
-    teacher: AnyTeacher,
+    teacher: Any,
     estimator: Any = "bayes",
     alpha: Any = None,
     *,

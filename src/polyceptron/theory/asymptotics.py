@@ -83,7 +83,7 @@ class Asymptotics(ShortDisplay):
 
 
 def asymptotics(
-    teacher: AnyTeacher, estimator: Estimator | str = "bayes", alpha_max: float | None = None
+    teacher: Any, estimator: Estimator | str = "bayes", alpha_max: float | None = None
 ) -> Asymptotics:
     """Exponent and constant of the error at large α, each with its uncertainty.
 
@@ -243,17 +243,17 @@ class OutOfReach(InvalidInput):
 
 @overload
 def plan(
-    teacher: AnyTeacher, error: float, estimator: Estimator | str, dimension: int | None = None
+    teacher: Any, error: float, estimator: Estimator | str, dimension: int | None = None
 ) -> Plan: ...
 @overload
 def plan(
-    teacher: AnyTeacher,
+    teacher: Any,
     error: float,
     estimator: list[Any] | tuple[Any, ...] | None = None,
     dimension: int | None = None,
 ) -> list[Plan]: ...
 def plan(
-    teacher: AnyTeacher, error: float, estimator: Any = None, dimension: int | None = None
+    teacher: Any, error: float, estimator: Any = None, dimension: int | None = None
 ) -> Plan | list[Plan]:
     """The smallest α (and n = αd, rounded up) at which `estimator` errs at most `error`.
 

@@ -74,9 +74,7 @@ class Calibration(ShortDisplay):
     accuracy_uncertainty: Array = field(repr=False)
 
 
-def calibration(
-    teacher: AnyTeacher, estimator: Any, alpha: float, n_bins: int = N_BINS
-) -> Calibration:
+def calibration(teacher: Any, estimator: Any, alpha: float, n_bins: int = N_BINS) -> Calibration:
     """Test loss, Brier score, reliability and best temperature at n = αd, d → ∞.
 
     Parameters

@@ -160,7 +160,7 @@ class ErmStep(NamedTuple):
 
 
 def erm_state_evolution(
-    teacher: AnyTeacher,
+    teacher: Any,
     estimator: Any,
     alpha: float,
     n_steps: int = 50,

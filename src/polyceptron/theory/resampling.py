@@ -36,7 +36,7 @@ from polyceptron.model.checks import check_alpha, check_tolerance
 from polyceptron.model.estimators import as_erm
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.losses import Loss
-from polyceptron.model.populations import AnyTeacher, Mixture, check_population
+from polyceptron.model.populations import AnyTeacher, check_population
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status
@@ -152,7 +152,7 @@ class Resampling(ShortDisplay):
 
 
 def resampling(
-    teacher: AnyTeacher | Mixture,
+    teacher: Any,
     estimator: Any,
     alpha: float,
     scheme: str = "bootstrap",
@@ -226,7 +226,6 @@ def resampling(
         for (quantity, number), numbers in found.items():
             add(quantity, *numbers, number)
         return made(point.m, point.Q, point.V, *shared)
-    assert not isinstance(teacher, Mixture)
     whole = erm_sides(teacher, spec.loss, float(spec.ridge), alpha)
     side = ResampledSide(teacher.channel, spec.loss, k, alpha, counts=how.counts)
     problem = replace(whole, fields=side)

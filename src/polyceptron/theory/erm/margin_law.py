@@ -23,7 +23,6 @@ from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.checks import as_numbers, difference_basis
 from polyceptron.model.estimators import as_erm
 from polyceptron.model.law import Law
-from polyceptron.model.populations import AnyTeacher, Mixture
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import panel_rule
 from polyceptron.theory.erm.equations import ErmFixedPoint
@@ -58,11 +57,7 @@ class MarginLaw(ShortDisplay):
 
 
 def margin_law(
-    teacher: AnyTeacher | Mixture,
-    estimator: Any,
-    alpha: float,
-    margin: Any = None,
-    tol: float | None = None,
+    teacher: Any, estimator: Any, alpha: float, margin: Any = None, tol: float | None = None
 ) -> MarginLaw:
     """Densities of the fresh and the training margin.
 
@@ -93,7 +88,7 @@ def margin_law(
     spec = as_erm(estimator)
     point: Any = erm_fixed_point(teacher, spec, alpha, tol)
     x = None if margin is None else as_numbers(margin, "the margin").astype(float)
-    if isinstance(teacher, Mixture) or not spec.alike(teacher):
+    if not spec.alike(teacher):
         if not math.isfinite(point.generalisation_error):
             raise ComputationFailed(f"the fixed point at alpha {alpha:g} was not found")
         matrices = matrix_problem(teacher, replace(spec, ridge=point.ridge), alpha)

@@ -161,6 +161,11 @@ def population_point(
     theta = start(problem)
     if near is not None and near.theta.shape == theta.shape:
         theta = near.theta
+    return solved_point(problem, theta, tol)
+
+
+def solved_point(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoint:
+    """The fixed point of both sides, from θ."""
     return (_sampled if problem.sampled else _refined)(problem, theta, tol)
 
 
