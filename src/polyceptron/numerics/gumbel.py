@@ -36,17 +36,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr, wrightomega
 
-from polyceptron.numerics import Array
+from polyceptron.numerics import Array, special
 from polyceptron.numerics.orthant import Labels, Quadrature, other_classes
 from polyceptron.numerics.panels import panel_rule
-from polyceptron.numerics.special import (
-    ChebyshevProxy,
-    EvenPieces,
-    chebyshev_proxy,
-    log_cdf_and_mills,
-    mills_slope,
-    normalised,
-)
 
 if TYPE_CHECKING:
     from scipy.interpolate import PPoly
@@ -94,7 +86,7 @@ def utility_values(y: Array, s: float) -> Utility:
     with np.errstate(over="ignore"):
         E = np.exp(s * xi - y[:, None])
         log_f = -E - 0.5 * xi**2
-    p, log_total = normalised(log_f)
+    p, log_total = special.normalised(log_f)
     E = np.where(p > 0, E, 0.0)
     hazard = (p * E).sum(1)
     mean_xi = (p * xi).sum(1)
@@ -109,11 +101,11 @@ def _mixed_normals(y: Array, s: float) -> Utility:
     """F = E_G Φ((y − G)/s), s > 2: h = ⟨r⟩/s and −h′ = ⟨r(x + r)⟩/s² − Var(r)/s², r = φ/Φ."""
     G = np.arange(-13, 145) * _GUMBEL_STEP
     x = (y[:, None] - G) / s
-    log_cdf, r = log_cdf_and_mills(x)
-    p, log_total = normalised(log_cdf - (G + np.exp(-G)))
+    log_cdf, r = special.log_cdf_and_mills(x)
+    p, log_total = special.normalised(log_cdf - (G + np.exp(-G)))
     mean = (p * r).sum(1)
     spread = (p * (r - mean[:, None]) ** 2).sum(1)
-    slope = (p * mills_slope(x, r)).sum(1) - spread
+    slope = (p * special.mills_slope(x, r)).sum(1) - spread
     return Utility(log_total + math.log(_GUMBEL_STEP), mean / s, slope / s**2)
 
 
@@ -131,7 +123,7 @@ class UtilityTable:
         self.s = s
         self.y = utility_grid(s, _STEP)
         self._tabled = np.stack(utility_values(self.y, s), 1)
-        self._pieces = EvenPieces(self.y, self._tabled, 5)
+        self._pieces = special.EvenPieces(self.y, self._tabled, 5)
 
     @cached_property
     def log_density(self) -> PPoly:
@@ -168,7 +160,7 @@ def integrate_utilities(omega: Array, label: Labels, table: UtilityTable) -> Qua
     found = table(C[:, :, None] - fields[:, None, :])
     with np.errstate(divide="ignore"):
         log_f = found.log_cdf.sum(-1) + np.log(found.hazard[..., 0]) + 2 * skew * _U
-    p, log_total = normalised(log_f)
+    p, log_total = special.normalised(log_f)
     log_z = log_total + np.log(width * _U_STEP)
     A, slope = found.hazard[..., 1:], found.slope[..., 1:]
     mean = np.matmul(p[:, None, :], A)
@@ -293,14 +285,14 @@ def softmax_error(slope: float, tau: Array, n_classes: int) -> Array:
 
 
 @lru_cache(maxsize=64)
-def _proxy(slope: float, k: int, scale: float) -> ChebyshevProxy:
+def _proxy(slope: float, k: int, scale: float) -> special.ChebyshevProxy:
     """asinh(θ/θ₀) ↦ ε."""
 
     def error(x: Array) -> Array:
         return np.array([disagreement(slope, k, float(t)) for t in scale * np.sinh(x)])
 
     top = math.asinh(0.5 * math.pi / scale)
-    return chebyshev_proxy(error, 0.0, top, tol=1e-10, start=17, max_points=129)
+    return special.chebyshev_proxy(error, 0.0, top, tol=1e-10, start=17, max_points=129)
 
 
 def disagreement(slope: float, k: int, theta: float, margin: float = 0.0) -> float:

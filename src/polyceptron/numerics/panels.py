@@ -108,6 +108,11 @@ def panel_rule(breaks: Array, order: int) -> tuple[Array, Array]:
     return (start + width * x).reshape(shape), (width * w).reshape(shape)
 
 
+def gauss(low: Array, high: Array, n: int) -> tuple[Array, Array]:
+    """Gauss nodes and weights (…, n) between arrays of ends (…)."""
+    return panel_rule(np.stack([low, high], -1), n)
+
+
 def resolve(function: Callable[[Array], Array], breaks: Array) -> Array:
     """Panels `breaks` (b,) halved until `function`, (n,) → (c, n), is nearly polynomial there."""
     # Ends count: a kink between an end and the first node of Gauss would not be seen.

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize.elementwise import find_root
 
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
@@ -27,15 +26,8 @@ from polyceptron.model.law import PaperMatrices
 from polyceptron.model.populations import check_teacher
 from polyceptron.numerics import AnyArray, short_products
 from polyceptron.rows import BRANCHES, Status, make_row
-from polyceptron.theory.bayes_optimal.solution_curve import (
-    Branch,
-    CurvePoints,
-    SolutionCurve,
-    curve_of,
-)
+from polyceptron.theory.bayes_optimal.solution_curve import CurvePoints, SolutionCurve, curve_of
 from polyceptron.theory.weights.side import effort
-
-_TINY = 1e-300
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,7 +77,7 @@ def crossings(curve: SolutionCurve, alphas: list[float]) -> list[list[FixedPoint
         ]
         if met:
             stretch = np.array([i for _, i in met])
-            at = meet(curve, [branches[i] for i in stretch], np.array([alphas[n] for n, _ in met]))
+            at = curve.meet([branches[i] for i in stretch], np.array([alphas[n] for n, _ in met]))
             gap = np.full(at.alpha.shape, np.inf)  # of ln α to the next fold
             for i, fold in enumerate(folds):
                 distance = np.abs(np.log(at.alpha / fold.alpha_high))
@@ -114,18 +106,6 @@ def _read(curve: SolutionCurve, at: CurvePoints, uncertainty: AnyArray) -> list[
     )
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return [FixedPoint("ghost", *row) for row in rows]
-
-
-def meet(curve: SolutionCurve, branches: list[Branch], alpha: AnyArray) -> CurvePoints:
-    """Where each branch has its α (n,), or the end that is next to it: each as if it were alone."""
-    x, end = (np.array([b[i : i + 2] for b in branches]).T for i in (1, 3))  # ln q̂ and α
-
-    def above(x: AnyArray, alpha: AnyArray) -> AnyArray:
-        return np.asarray(np.log(np.clip(curve.points(np.exp(x)).alpha, _TINY, 1 / _TINY) / alpha))
-
-    found = find_root(above, (x[0], x[1]), args=(alpha,))
-    nearest = np.where(np.abs(end[0] - alpha) < np.abs(end[1] - alpha), x[0], x[1])
-    return curve.points(np.exp(np.where(found.success, found.x, nearest)))
 
 
 @short_products

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.optimize.elementwise import find_minimum
+from scipy.optimize.elementwise import find_minimum, find_root
 
 from polyceptron.display import steps
 from polyceptron.errors import InvalidInput
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _FLOOR = 1e-12  # relative error claimed for the deterministic rules, on top of the proxies' own
 _SAMPLED_FLOOR = 1e-7  # and for the sampled ones: the step of their winner's table
 _BESIDE, _MARGIN = 0.1, 1.15  # of a fold, in ln α; of a finer curve, in q̂
-_NO_LESS = 1e-300  # stands for v = 0, where τ is infinite
+_NO_LESS = 1e-300  # stands for v = 0, where τ is infinite, and for α = 0
 
 
 class CurvePoints(NamedTuple):
@@ -195,6 +195,18 @@ class SolutionCurve:
         """Where a finer curve may end that is to have the states up to q̂ and any fold near α."""
         folds = [b for b in self.branches()[:-1] if abs(np.log(alpha / b.alpha_high)) < _BESIDE]
         return self.weights.panel_end(_MARGIN * max([q_hat, *(np.exp(b.high) for b in folds)]))
+
+    def meet(self, branches: list[Branch], alpha: AnyArray) -> CurvePoints:
+        """Where each branch has its α (n,), or the end next to it: each as if it were alone."""
+        x, end = (np.array([b[i : i + 2] for b in branches]).T for i in (1, 3))  # ln q̂ and α
+
+        def above(x: AnyArray, alpha: AnyArray) -> AnyArray:
+            there = np.clip(self.points(np.exp(x)).alpha, _NO_LESS, 1 / _NO_LESS)
+            return np.asarray(np.log(there / alpha))
+
+        found = find_root(above, (x[0], x[1]), args=(alpha,))
+        nearest = np.where(np.abs(end[0] - alpha) < np.abs(end[1] - alpha), x[0], x[1])
+        return self.points(np.exp(np.where(found.success, found.x, nearest)))
 
     def _with_folds(self, q_hat: AnyArray) -> CurvePoints:
         """The curve on the grid and at every fold, found around the grid's."""

@@ -26,13 +26,7 @@ from polyceptron.model.checks import check_tolerance
 from polyceptron.model.populations import check_teacher
 from polyceptron.numerics import short_products
 from polyceptron.rows import Status
-from polyceptron.theory.bayes_optimal.fixed_points import meet
-from polyceptron.theory.bayes_optimal.solution_curve import (
-    Branch,
-    CurvePoints,
-    SolutionCurve,
-    curve_of,
-)
+from polyceptron.theory.bayes_optimal import solution_curve as bayes
 from polyceptron.theory.weights.side import effort
 
 
@@ -92,7 +86,7 @@ def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
     found, status = None, Status.OK
     levels = () if teacher.prior.gaussian else range(work.first, work.last + 1, 2)
     for level in steps(levels, growth=4):
-        curve = curve_of(teacher, level)
+        curve = bayes.curve_of(teacher, level)
         branches = curve.branches()
         peaks = [b for b in branches if b.rising and b is not branches[-1]]
         if not peaks:  # no fold
@@ -111,7 +105,7 @@ def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
     return Transitions(*names, it[0], it[1], algo[0], algo[1], str(status))
 
 
-def _takeover(curve: SolutionCurve, branches: list[Branch]) -> tuple[float, float]:
+def _takeover(curve: bayes.SolutionCurve, branches: list[bayes.Branch]) -> tuple[float, float]:
     """The largest α at which another stable state has the larger Φ, and its uncertainty.
 
     Along every rising part the lead Φ − Φ_top over the top state falls, as dΦ/dα = Ψ_out is smaller
@@ -120,13 +114,13 @@ def _takeover(curve: SolutionCurve, branches: list[Branch]) -> tuple[float, floa
     rising = [b for b in branches if b.rising]
     top = None if curve.perfect else rising.pop()
 
-    def lead(log_q_hat: float) -> tuple[float, CurvePoints, float]:
+    def lead(log_q_hat: float) -> tuple[float, bayes.CurvePoints, float]:
         """Φ here less that of the top state at the same α; the point; the slope of the lead."""
         at = curve.points(np.exp([log_q_hat]))
         if top is None:
             ahead, slope = curve.perfect_entropy(at.alpha), np.array(curve.channel.known_entropy)
         else:
-            there = meet(curve, [top], at.alpha)
+            there = curve.meet([top], at.alpha)
             ahead, slope = there.free_entropy, there.channel_entropy
         return float((at.free_entropy - ahead)[0]), at, float((at.channel_entropy - slope)[0])
 
@@ -136,7 +130,7 @@ def _takeover(curve: SolutionCurve, branches: list[Branch]) -> tuple[float, floa
         if top is not None and branch.alpha_low < top.alpha_low:
             if branch.alpha_high <= top.alpha_low:
                 continue
-            low = float(np.log(meet(curve, [branch], np.array([top.alpha_low])).q_hat[0]))
+            low = float(np.log(curve.meet([branch], np.array([top.alpha_low])).q_hat[0]))
         if lead(low)[0] <= 0:
             continue
         if lead(high)[0] <= 0:

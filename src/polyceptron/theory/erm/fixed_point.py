@@ -25,20 +25,12 @@ from polyceptron.model.populations import AnyTeacher, Mixture, check_population
 from polyceptron.numerics import Array, short_products
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status, make_row
+from polyceptron.theory.erm import square_closed_form as square
 from polyceptron.theory.erm.best_ridge import best_ridge
 from polyceptron.theory.erm.coarse_root import Root, coarse_root, small_weights, towards_limit
 from polyceptron.theory.erm.equations import ErmFixedPoint, equations
 from polyceptron.theory.erm.refinement import Refined, refine
-from polyceptron.theory.erm.square_closed_form import (
-    best_square_ridge,
-    square_fixed_point,
-    square_training_loss,
-)
-from polyceptron.theory.populations.population_point import (
-    PopulationPoint,
-    population_point,
-    population_row,
-)
+from polyceptron.theory.populations import population_point as unequal
 from polyceptron.theory.separability import NotSeparableHere, loss_at_ridge, separable_up_to
 from polyceptron.theory.sides import Problem, erm_sides
 
@@ -60,8 +52,8 @@ def erm_fixed_point(
     estimator: Any,
     alpha: float,
     tol: float | None = None,
-    start: PopulationPoint | None = None,
-) -> PopulationPoint: ...
+    start: unequal.PopulationPoint | None = None,
+) -> unequal.PopulationPoint: ...
 @overload
 def erm_fixed_point(
     teacher: AnyTeacher, estimator: Any, alpha: float, tol: float | None = None, start: Any = None
@@ -110,7 +102,7 @@ def erm_fixed_point(
     if np.ndim(alpha):  # each as if it were alone
         return [erm_fixed_point(teacher, spec, a, tol, start) for a in check_alphas(alpha)]
     if not spec.alike(teacher):
-        return population_point(teacher, spec, alpha, tol, start)
+        return unequal.population_point(teacher, spec, alpha, tol, start)
     if spec.penalty is not None:
         return _with_penalty(teacher, spec.loss, spec.penalty, alpha, tol)
     alpha, k = check_alpha(alpha), teacher.n_classes
@@ -137,8 +129,8 @@ def erm_fixed_point(
         )  # fmt: skip
     if problem.closed_form:
         if best:
-            ridge = best_square_ridge(teacher.channel, k, alpha, teacher.features)
-        return square_fixed_point(problem.at(ridge=ridge))
+            ridge = square.best_square_ridge(teacher.channel, k, alpha, teacher.features)
+        return square.square_fixed_point(problem.at(ridge=ridge))
     room, near = math.inf, None
     if (ridge == 0 or loss.scale_free) and not teacher.noise.noiseless:
         limit = separable_up_to(teacher)
@@ -263,7 +255,7 @@ def optimal_ridge(
         raise InvalidInput("no ridge is best at alpha 0, where there are no data")
     if not spec.alike(teacher):
         spec = replace(spec, ridge="optimal", penalty=None)
-        return population_point(teacher, spec, alpha, tol, target=target).ridge
+        return unequal.population_point(teacher, spec, alpha, tol, target=target).ridge
     if target == "error":
         spec = ERM(as_erm(estimator).loss, "optimal")
         return erm_fixed_point(teacher, spec, alpha, tol).ridge
@@ -304,7 +296,7 @@ def solve(
     law, hats = system.law(refined.theta), problem.fields.hats(refined.averages)
     loss, loss_spread = float(refined.averages.loss[0]), refined.loss_uncertainty
     if math.isnan(loss) and problem.weights.penalty.quadratic:
-        loss = square_training_loss(problem, law)
+        loss = square.square_training_loss(problem, law)
     elif not problem.loss.scale_free:
         # A loss that acts along (1, …, 1), which no label shows, has a mean that is not known.
         zero = np.zeros((1, problem.n_classes))
@@ -428,7 +420,7 @@ def ridge_parts(
 def erm_row(teacher: AnyTeacher, estimator: ERM, point: Any) -> dict[str, Any]:
     """The row of a fixed point."""
     if not estimator.alike(teacher):
-        return population_row(teacher, estimator, point)
+        return unequal.population_row(teacher, estimator, point)
     names = ["alpha", "m", "q", "V", "generalisation_error", "uncertainty", "status"]
     names += ["training_error", "training_error_uncertainty"]
     names += ["training_loss", "training_loss_uncertainty"]

@@ -29,7 +29,7 @@ from polyceptron.model.channels.channel import UtilityLaw
 from polyceptron.model.law import Law
 from polyceptron.model.losses.coordinates import AdditivePull
 from polyceptron.numerics import Array
-from polyceptron.numerics.panels import legendre_rule
+from polyceptron.numerics.panels import gauss
 from polyceptron.theory.fields.integrand import FieldsStudent
 
 Mask = NDArray[np.bool_]
@@ -210,13 +210,6 @@ def _bisected(
         within = holds(middle)
         inside, outside = np.where(within, middle, inside), np.where(within, outside, middle)
     return inside
-
-
-def gauss(low: Array, high: Array, n: int) -> tuple[Array, Array]:
-    """Gauss nodes and weights (…, n) between arrays of ends (…)."""
-    x, w = legendre_rule(n)
-    span = (high - low)[..., None]
-    return low[..., None] + span * x, span * w
 
 
 class Competitors(NamedTuple):

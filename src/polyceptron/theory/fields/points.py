@@ -22,14 +22,7 @@ from polyceptron.model.losses.coordinates import Coordinates
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, uniform_replicates
 from polyceptron.numerics.panels import CUTOFF
-from polyceptron.theory.fields.integrand import (
-    Averages,
-    Averaging,
-    FieldsStudent,
-    Rule,
-    average,
-    field_scales,
-)
+from polyceptron.theory.fields import integrand as rules
 
 SEED = 20_090
 _SQRT2 = math.sqrt(2)
@@ -38,7 +31,7 @@ _MANY = 30  # classes, beyond which some may be left out
 _TRIED, _UNSEEN = 256, 1e-9  # points, and pull or slope of a class, at half of q
 
 
-class Points(Rule):
+class Points(rules.Rule):
     """Four classes or more, any student."""
 
     log2_points = (8, 10, 11, 12, 13, 14, 15, 16)  # per replicate, by level
@@ -46,8 +39,8 @@ class Points(Rule):
     sampled = True
 
     def place(
-        self, student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
-    ) -> Averaging:
+        self, student: rules.FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
+    ) -> rules.Averaging:
         k, own = n_classes, student.coordinates
         near = _felt(own, channel, k, law) if k > _MANY else k
         below, weight, _ = boundary_points(own, channel, k, law, level, near)
@@ -55,16 +48,16 @@ class Points(Rule):
         pieces = next(p for p in (1, 2, 4, 8, N_REPLICATES) if below.size <= p * _CHUNK or p > 8)
         size = len(weight) // pieces
 
-        def averages(law: Law) -> Averages:
+        def averages(law: Law) -> rules.Averages:
             parts = []
             for start in range(0, len(weight), size):
                 part = slice(start, start + size)
                 gaps = math.sqrt(law.q) * below[:, part]
-                parts.append(average(
+                parts.append(rules.average(
                     channel, law, gaps, weight[part], own.at_gaps(gaps, law.V),
                     n_classes=k, n_replicates=N_REPLICATES // pieces,
                 ))  # fmt: skip
-            found = Averages(*map(np.concatenate, zip(*parts, strict=True)))
+            found = rules.Averages(*map(np.concatenate, zip(*parts, strict=True)))
             if not own.jumps:
                 return found
             by_parts = law.slope * found.M - (found.D_plus - found.D_minus)
@@ -161,7 +154,7 @@ def _gap_map(
     student: Coordinates, channel: Channel, k: int, law: Law
 ) -> Callable[[Array], tuple[Array, Array]]:
     """u in (0, 1) → (δ, dδ/du): a mixture of the densities of the two-class integrands."""
-    sigma, width, low = field_scales(channel, law, k)
+    sigma, width, low = rules.field_scales(channel, law, k)
     low, high = max(low / sigma, -6.0), CUTOFF
     scale = min(width / sigma, 1 / math.sqrt(law.q + 1e-300), 1.0) / 4
     fine = np.linspace(math.asinh(low / scale), math.asinh(high / scale), 300)

@@ -34,14 +34,8 @@ from numpy.typing import NDArray
 from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
 from polyceptron.numerics import Array
-from polyceptron.numerics.panels import legendre_rule
-from polyceptron.theory.fields.contest import (
-    Competitors,
-    Contest,
-    competitor_nodes,
-    contests,
-    gauss,
-)
+from polyceptron.numerics.panels import gauss, legendre_rule
+from polyceptron.theory.fields.contest import Competitors, Contest, competitor_nodes, contests
 from polyceptron.theory.fields.integrand import Averages, Averaging, FieldsStudent, Rule
 
 Complex = NDArray[np.complex128]
@@ -120,9 +114,8 @@ def _averages(
     size, r = SIZES[level], n_classes - 1
     total = np.zeros(6)
     here, there = (contests(student, channel, n_classes, at, size.levels) for at in (law, near))
-    for each, other, found in zip(
-        here, there, _searched(student, channel, n_classes, near), strict=True
-    ):
+    known = _searched(student, channel, n_classes, near)
+    for each, other, found in zip(here, there, known, strict=True):
         contest, ends = each.carried(other, found)
         n = len(contest.levels.C)
         if n == 1:  # a guess, which may be far below the others: all is in P and L
@@ -162,9 +155,8 @@ def _averaged(contest: Contest, L: Array, step: Array, size: Size) -> Array:
     one, fa, fpp, fop, fppa, fopa, fh, fhp, fha, fhpa = _competitor_modes(
         contest, L, competitors, series, n
     )
-    power = np.where(series.alive, contest.levels.weight[:, None] * step, 0.0)[..., None] * one ** (
-        N - 2
-    )
+    weight = np.where(series.alive, contest.levels.weight[:, None] * step, 0.0)
+    power = weight[..., None] * one ** (N - 2)
     pair, single, none = N * (N - 1) * power, N * power * one, power * one * one
 
     def mean(i: int, of_competitors: Complex) -> float:
