@@ -89,8 +89,7 @@ def utility_values(y: Array, s: float) -> Utility:
     p, log_total = special.normalised(log_f)
     E = np.where(p > 0, E, 0.0)
     hazard = (p * E).sum(1)
-    mean_xi = (p * xi).sum(1)
-    spread = (p * (xi - mean_xi[:, None]) ** 2).sum(1)
+    spread = (p * (xi - (p * xi).sum(1)[:, None]) ** 2).sum(1)
     left = (1 - spread) / s**2
     right = hazard - (p * (E - hazard[:, None]) ** 2).sum(1)
     log_cdf = log_total + math.log(step / math.sqrt(2 * math.pi))
@@ -104,8 +103,7 @@ def _mixed_normals(y: Array, s: float) -> Utility:
     log_cdf, r = special.log_cdf_and_mills(x)
     p, log_total = special.normalised(log_cdf - (G + np.exp(-G)))
     mean = (p * r).sum(1)
-    spread = (p * (r - mean[:, None]) ** 2).sum(1)
-    slope = (p * special.mills_slope(x, r)).sum(1) - spread
+    slope = (p * special.mills_slope(x, r)).sum(1) - (p * (r - mean[:, None]) ** 2).sum(1)
     return Utility(log_total + math.log(_GUMBEL_STEP), mean / s, slope / s**2)
 
 
@@ -155,16 +153,14 @@ def integrate_utilities(omega: Array, label: Labels, table: UtilityTable) -> Qua
     n, k = omega.shape
     competitors, own = other_classes(label, k), omega[np.arange(n), label]
     fields = np.column_stack([own, np.take_along_axis(omega, competitors, 1)])  # the label's first
-    level, width = _mode(fields, table)
-    skew, C = _levels(level, width, table.s, _U)
+    skew, width, C = _levels(fields, table, _U)
     found = table(C[:, :, None] - fields[:, None, :])
     with np.errstate(divide="ignore"):
         log_f = found.log_cdf.sum(-1) + np.log(found.hazard[..., 0]) + 2 * skew * _U
     p, log_total = special.normalised(log_f)
     log_z = log_total + np.log(width * _U_STEP)
     A, slope = found.hazard[..., 1:], found.slope[..., 1:]
-    mean = np.matmul(p[:, None, :], A)
-    return Quadrature(np.minimum(log_z, 0.0), p, A, slope, mean, competitors)
+    return Quadrature(np.minimum(log_z, 0.0), p, A, slope, competitors)
 
 
 def winning_utilities(omega: Array, table: UtilityTable) -> Array:
@@ -172,8 +168,7 @@ def winning_utilities(omega: Array, table: UtilityTable) -> Array:
     rows, top = np.arange(len(omega)), omega.argmax(1)
     fields = omega.copy()  # the leader's first
     fields[rows, 0], fields[rows, top] = omega[rows, top], omega[:, 0]
-    level, width = _mode(fields, table)
-    skew, C = _levels(level, width, table.s, _U)
+    skew, _, C = _levels(fields, table, _U)
     found = table(C[:, :, None] - omega[:, None, :])
     weight = np.exp(found.log_cdf.sum(-1) + 2 * skew * _U)
     chances = np.einsum("nt,ntk->nk", weight, found.hazard)
@@ -182,18 +177,17 @@ def winning_utilities(omega: Array, table: UtilityTable) -> Array:
 
 def winning_label(fields: Array, table: UtilityTable) -> tuple[Array, Array]:
     """Z (n,) of the first class and −∂Z/∂ω_h (n, k−1) of the others, to absolute accuracy."""
-    level, width = _mode(fields, table)
-    skew, C = _levels(level, width, table.s, _U_SHORT)
+    skew, width, C = _levels(fields, table, _U_SHORT)
     log_cdf, hazard = table.first(C[:, :, None] - fields[:, None, :], 2)
     weight = np.exp(log_cdf.sum(-1) + 2 * skew * _U_SHORT) * hazard[..., 0]
     weight *= (width * _U_COARSE)[:, None]
     return weight.sum(1), np.matmul(weight[:, None, :], hazard[..., 1:])[:, 0]
 
 
-def _levels(level: Array, width: Array, s: float, u: Array) -> tuple[float, Array]:
-    """The skew a of the substitution, and C (n, t) of nodes u (t,)."""
-    skew = _SKEW / (1 + s**2) ** 1.5
-    return skew, level[:, None] + width[:, None] * (np.expm1(2 * skew * u) / (2 * skew))
+def _levels(omega: Array, table: UtilityTable, u: Array) -> tuple[float, Array, Array]:
+    """The skew a of the substitution, its widths w (n,), and C (n, t) of nodes u (t,)."""
+    (level, width), skew = _mode(omega, table), _SKEW / (1 + table.s**2) ** 1.5
+    return skew, width, level[:, None] + width[:, None] * (np.expm1(2 * skew * u) / (2 * skew))
 
 
 def _mode(omega: Array, table: UtilityTable) -> tuple[Array, Array]:
@@ -310,9 +304,8 @@ def disagreement(slope: float, k: int, theta: float, margin: float = 0.0) -> flo
     breaks = scale * np.concatenate([[0.0], 2.0 ** np.arange(0, math.ceil(math.log2(18 / scale)))])
     breaks = np.concatenate([-breaks[:0:-1], breaks])  # F is steep around u = 0
     low, high = min(max(margin, -_FAR_GAP), _FAR_GAP), _FAR_GAP
-    u, weight = panel_rule(
-        np.concatenate([[low], breaks[(breaks > low) & (breaks < high)], [high]]), 16
-    )
+    inside = breaks[(breaks > low) & (breaks < high)]
+    u, weight = panel_rule(np.concatenate([[low], inside, [high]]), 16)
     levels = table(t + along * u[:, None])
     steps = np.exp(-0.5 * (x[:, None] - u) ** 2) * (weight / math.sqrt(2 * math.pi))
     if along > 0:  # F → 1 with growing u: integrate what is missing

@@ -247,19 +247,18 @@ def argmax_orthant(omega: Any, label: Any, variance: Any = 1.0, *, order: int = 
 
 
 class Quadrature(NamedTuple):
-    """ln Z (n,), weights p (n, t), A and −∂A/∂δ (n, t, k−1), ⟨A⟩ (n, 1, k−1), others (n, k−1)."""
+    """ln Z (n,), weights p (n, t), A and −∂A/∂δ (n, t, k−1), other classes (n, k−1)."""
 
     log_z: Array
     p: Array
     A: Array
     slope: Array
-    mean: Array
     competitors: Labels
 
     def orthant(self, label: Labels) -> Orthant:
         """ln Z, its score, the diagonal of its curvature: mean slopes minus variances under p."""
-        n, k, mean = len(label), self.A.shape[-1] + 1, self.mean[:, 0]
-        centred = self.A - self.mean
+        n, k, mean = len(label), self.A.shape[-1] + 1, np.matmul(self.p[:, None, :], self.A)
+        centred, mean = self.A - mean, mean[:, 0]
         slope = np.matmul(self.p[:, None, :], self.slope)[:, 0]
         total = centred.sum(-1)
         winner = slope.sum(-1) - (self.p * total * total).sum(-1)
@@ -306,8 +305,7 @@ def integrate(omega: Array, label: Labels, s: Array | None, order: int) -> Quadr
     if inverse is not None:
         slope *= inverse**2
         r *= inverse
-    log_z = np.minimum(log_total + scale, 0.0)
-    return Quadrature(log_z, p, r, slope, np.matmul(p[:, None, :], r), competitors)
+    return Quadrature(np.minimum(log_total + scale, 0.0), p, r, slope, competitors)
 
 
 def _nodes(a: Array, ratio: Array | None, order: int) -> tuple[Array, Array, Array]:
@@ -326,8 +324,7 @@ def _nodes(a: Array, ratio: Array | None, order: int) -> tuple[Array, Array, Arr
         step = ((c * r).sum(-1) - t) / stiffness
         t = t + step
         if (np.abs(step) < 0.5 * width).all():
-            third = (c2 * c * (m * (x + r) - r * (1 - m))).sum(-1)
-            skew = third * width**3 / 6
+            skew = (c2 * c * (m * (x + r) - r * (1 - m))).sum(-1) * width**3 / 6
             break
     skew = np.clip(skew, 1e-6, _MAX_SKEW)[:, None]
     u, log_weight = hermite_rule(order)
@@ -404,6 +401,5 @@ def win_probabilities(fields: Array) -> Array:
     for part in (slice(i, i + size) for i in range(0, len(fields), size)):
         x = GRID - shifted[part, :, None]
         below = ndtr(x)
-        ratio = np.exp(-0.5 * x * x) / below
-        chances[part] = np.einsum("nx,nkx->nk", below.prod(1), ratio)
+        chances[part] = np.einsum("nx,nkx->nk", below.prod(1), np.exp(-0.5 * x * x) / below)
     return np.asarray(chances / chances.sum(1, keepdims=True))

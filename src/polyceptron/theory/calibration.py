@@ -44,6 +44,10 @@ from polyceptron.theory.populations.scores import leading_nodes
 
 N_BINS = 15  # of confidence
 TARGETS = ("error", "test-loss", "calibration")
+Bins = dict[str, Array]  # share, confidence, accuracy and its uncertainty, each (b,)
+_SCORES = ("test_loss", "brier", "calibration_error")
+_FACTS = ("status", "generalisation_error", "ridge", "temperature", "own_probabilities")
+_Found = tuple[Bins, tuple[Estimate, ...], tuple[Any, ...]]  # bins, scores and facts
 _SEED = 20
 _EVALUATIONS = 3e8 / 16  # of a channel's integrand: fewer points where classes are many
 
@@ -105,17 +109,15 @@ def calibration(teacher: Any, estimator: Any, alpha: float, n_bins: int = N_BINS
         raise InvalidInput("there is nothing to calibrate at alpha 0, where there are no data")
     student, edges = as_estimator(estimator), np.linspace(1 / teacher.n_classes, 1, n_bins + 1)
     alike = getattr(student, "alike", lambda population: population.symmetric)(teacher)
-    found = (_of_teacher if alike else _of_population)(teacher, student, alpha, edges)
-    for name in ("test_loss", "brier", "calibration_error"):
-        value, spread = found.pop(name)
+    bins, scores, facts = (_of_teacher if alike else _of_population)(teacher, student, alpha, edges)
+    found = {**bins, **dict(zip(_FACTS, facts, strict=True))}
+    for name, (value, spread) in zip(_SCORES, scores, strict=True):
         found |= {name: float(value), f"{name}_uncertainty": float(spread)}
     found |= {"n_classes": teacher.n_classes, "noise": str(teacher.columns.get("noise", "none"))}
     return Calibration(estimator=student.name, alpha=alpha, edges=edges, **found)
 
 
-def _of_teacher(
-    teacher: AnyTeacher, student: Estimator, alpha: float, edges: Array
-) -> dict[str, Any]:
+def _of_teacher(teacher: AnyTeacher, student: Estimator, alpha: float, edges: Array) -> _Found:
     """Classes that are alike: by the scalar law of the fields."""
     channel, k = teacher.channel, teacher.n_classes
     law, spread_of_error, status, ridge, scaled = student.law(teacher, alpha)
@@ -132,11 +134,8 @@ def _of_teacher(
         ]
     slope = error_slope(channel, law.tau, k)
     width = spread_of_error / slope if slope > 0 else 0.0  # of ln τ
-    higher = (
-        replace(law, tau=law.tau * math.exp(width)),
-        replace(law, q=law.q * math.exp(2 * width)),
-    )
-    moved = [mean_scores(fresh_fields(channel, k, near), probabilities) for near in higher]
+    up = replace(law, tau=law.tau * math.exp(width)), replace(law, q=law.q * math.exp(2 * width))
+    moved = [mean_scores(fresh_fields(channel, k, near), probabilities) for near in up]
     spread = [sum(abs(float((m[i] - scores[0][i]).mean())) for m in moved) for i in (0, 1)]
     loss, brier = (Estimate(f.value, f.uncertainty + s) for f, s in zip(found, spread, strict=True))
     bins, error = reliability(channel, k, law, probabilities, edges)
@@ -145,23 +144,13 @@ def _of_teacher(
     else:
         best = _best_temperature(levels[-1], probabilities) if own else best
         error = Estimate(error.value, error.uncertainty + sum(spread))
-    wrong, known = float(error_on_labels(channel, law.tau, k)), own is not None
-    return {
-        **bins,
-        "test_loss": loss,
-        "brier": brier,
-        "calibration_error": error,
-        "status": status,
-        "generalisation_error": wrong,
-        "ridge": ridge,
-        "temperature": best,
-        "own_probabilities": known,
-    }
+    wrong = float(error_on_labels(channel, law.tau, k))
+    return bins, (loss, brier, error), (status, wrong, ridge, best, own is not None)
 
 
 def _of_population(
     population: Population, student: Estimator, alpha: float, edges: Array
-) -> dict[str, Any]:
+) -> _Found:
     """Classes that are not alike: at random fields of the fixed point's law."""
     point = population_point(population, as_erm(student), alpha)
     own, nodes = point.probabilities, Fresh(*leading_nodes(point.law))
@@ -174,17 +163,8 @@ def _of_population(
         loss = Estimate(*np.array([point.test_loss, point.test_loss_uncertainty]))
         brier = Estimate(*np.array([point.brier, point.brier_uncertainty]))
     error = Estimate(error.value, error.uncertainty + law)
-    return {
-        **bins,
-        "test_loss": loss,
-        "brier": brier,
-        "calibration_error": error,
-        "status": point.status,
-        "generalisation_error": point.generalisation_error,
-        "ridge": point.ridge,
-        "temperature": best,
-        "own_probabilities": own is not None,
-    }
+    facts = point.status, point.generalisation_error, point.ridge, best, own is not None
+    return bins, (loss, brier, error), facts
 
 
 class Fresh(NamedTuple):
@@ -243,9 +223,6 @@ def chances_given_fields(channel: Channel, omega: Array, law: Law) -> Array:
     return np.asarray(out / out.sum(1, keepdims=True))
 
 
-Bins = dict[str, Array]  # share, confidence, accuracy and its uncertainty, each (b,)
-
-
 def reliability(
     channel: Channel, k: int, law: Law, p: Probabilities, edges: Array
 ) -> tuple[Bins, Estimate]:
@@ -270,8 +247,7 @@ def binned(nodes: Fresh, p: Probabilities, edges: Array) -> tuple[Bins, Estimate
         accuracy, mean = hit.mean(1) / share, said.mean(1) / share
         spread = from_replicates(hit - accuracy[:, None] * each).uncertainty / share
     gap = hit - said
-    side = np.sign(gap.mean(1, keepdims=True))
-    error = from_replicates((side * gap).sum(0))
+    error = from_replicates((np.sign(gap.mean(1, keepdims=True)) * gap).sum(0))
     bins = {"share": share, "confidence": mean, "accuracy": accuracy}
     return {**bins, "accuracy_uncertainty": np.asarray(spread)}, error
 
@@ -374,6 +350,5 @@ def ridge_for(teacher: AnyTeacher, estimator: Any, alpha: float, target: str) ->
         return float(mean_scores(nodes, probabilities)[0].mean())
 
     grid = np.log(10.0) * np.arange(-3.0, 2.0)
-    values = [score(x) for x in grid[::-1]][::-1]
-    best = int(np.argmin(values))
+    best = int(np.argmin([score(x) for x in grid[::-1]][::-1]))
     return _least(score, grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], 1e-3)

@@ -80,9 +80,7 @@ def error_from_angle(theta: Any, n_classes: int) -> AnyArray:
     """ε at θ = arccos ρ: the way to keep relative precision when ρ is close to 1."""
     k = check_classes(n_classes)
     theta = np.asarray(theta, dtype=float)
-    if k == 2:
-        return theta / math.pi
-    return theta * _ratio(k)(theta)
+    return theta / math.pi if k == 2 else theta * _ratio(k)(theta)
 
 
 def error_on_labels(channel: Channel, tau: Any, n_classes: int) -> AnyArray:
@@ -99,9 +97,7 @@ def error_slope(channel: Channel, tau: float, n_classes: int) -> float:
 
 def error_floor(channel: Channel, n_classes: int) -> float:
     """ε on labels as drawn of the teacher itself, ρ = 1: 0 without noise."""
-    if channel.noiseless:
-        return 0.0
-    return float(error_on_labels(channel, _ALIGNED, n_classes))
+    return 0.0 if channel.noiseless else float(error_on_labels(channel, _ALIGNED, n_classes))
 
 
 def error_at_tau(tau: Any, n_classes: int) -> AnyArray:
@@ -129,9 +125,7 @@ def _ratio(k: int) -> ChebyshevProxy:
             wrong = -np.expm1((k - 1) * np.log1p(-lost))
         return float(weight @ wrong) / theta
 
-    def ratios(theta: AnyArray) -> AnyArray:
-        return np.array([ratio(t) for t in theta.tolist()])
-
+    ratios = np.vectorize(ratio, otypes=[float])
     return chebyshev_proxy(ratios, 1e-3, math.pi, tol=1e-12, start=33, max_points=65)
 
 
@@ -142,8 +136,7 @@ def _rule(k: int) -> tuple[AnyArray, AnyArray, AnyArray]:
     """
     step = 0.38 / (1 + 0.4 * math.log(max(k, 4) / 4))
     grid = (np.arange(math.floor(-9 / step), math.ceil(9 / step)) + 0.37) * step  # never 0
-    log_density = -0.5 * grid**2 + (k - 1) * log_ndtr(grid)
-    log_weight = log_density[:, None] - 0.5 * grid**2
+    log_weight = (-0.5 * grid**2 + (k - 1) * log_ndtr(grid))[:, None] - 0.5 * grid**2
     i, j = np.nonzero(log_weight > log_weight.max() - 36)
     return grid[i], grid[j], np.exp(log_weight[i, j]) * (k * step * step / (2 * math.pi))
 

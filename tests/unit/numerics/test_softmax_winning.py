@@ -25,11 +25,12 @@ def test_three_classes_against_the_integral_for_any_number(s):
     gaps = rng.standard_normal((2, n)) * 4 * math.hypot(1, s) * rng.choice([0.2, 1, 4], n)
     z, slopes = three_softmax(gaps, s)
     omega = np.concatenate([np.zeros((1, n)), -gaps]).T
-    nodes = integrate_utilities(omega, np.zeros(n, dtype=np.int64), utility_table(s))
+    label = np.zeros(n, dtype=np.int64)
+    nodes = integrate_utilities(omega, label, utility_table(s)).orthant(label)
     expected = np.exp(nodes.log_z)
     assert z == pytest.approx(expected, abs=1e-9)
     width = math.hypot(1, s)
-    assert slopes * width == pytest.approx(expected * nodes.mean[:, 0].T * width, abs=2e-9)
+    assert slopes * width == pytest.approx(-expected * nodes.score[:, 1:].T * width, abs=2e-9)
 
 
 def test_three_classes_by_brute_force():
@@ -60,7 +61,8 @@ def test_two_classes_against_many_nodes(s):
 @pytest.mark.parametrize("s", [0.01, 1.0, 6.0])
 def test_a_label_of_many_classes_is_as_likely_with_few_nodes(k, s):
     fields = 2.0 * np.random.default_rng(k).standard_normal((100, k))
-    nodes = integrate_utilities(fields, np.zeros(100, dtype=np.int64), utility_table(s))
+    label = np.zeros(100, dtype=np.int64)
+    nodes = integrate_utilities(fields, label, utility_table(s)).orthant(label)
     z, slopes = winning_label(fields, utility_table(s))
     assert np.allclose(z, np.exp(nodes.log_z), rtol=0, atol=1e-7)
-    assert np.allclose(slopes, z[:, None] * nodes.mean[:, 0], rtol=0, atol=1e-7)
+    assert np.allclose(slopes, -z[:, None] * nodes.score[:, 1:], rtol=0, atol=1e-7)

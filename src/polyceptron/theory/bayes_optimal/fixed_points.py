@@ -20,10 +20,9 @@ import numpy as np
 
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
-from polyceptron.model import AnyTeacher
 from polyceptron.model.checks import check_alphas, check_tolerance
 from polyceptron.model.law import PaperMatrices
-from polyceptron.model.populations import check_teacher
+from polyceptron.model.populations import AnyTeacher, check_teacher
 from polyceptron.numerics import AnyArray, short_products
 from polyceptron.rows import BRANCHES, Status, make_row
 from polyceptron.theory.bayes_optimal.solution_curve import CurvePoints, SolutionCurve, curve_of

@@ -21,8 +21,7 @@ from scipy.optimize.elementwise import find_minimum, find_root
 
 from polyceptron.display import steps
 from polyceptron.errors import InvalidInput
-from polyceptron.model import AnyTeacher
-from polyceptron.model.populations import check_teacher
+from polyceptron.model.populations import AnyTeacher, check_teacher
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.bayes_optimal.channel_table import channel_table
@@ -129,13 +128,12 @@ class SolutionCurve:
         v_error, i_error = self.rule_errors(at.q_hat)
         u = i_error + 0.5 * v_error
         total = np.abs(by_alpha) * u + np.abs(by_v) * at.v * v_error + self.teacher.channel.accuracy
-        if self.n_replicates:
-            found = self._replicates(at)
-            log_alpha = np.log(found.alpha / at.alpha[:, None])
+        found = self._replicates(at)
+        log_alpha = np.log(found.alpha / at.alpha[:, None])
+        with np.errstate(divide="ignore", invalid="ignore"):
             moved = by_v[:, None] * (found.v - at.v[:, None]) - by_alpha[:, None] * log_alpha
             total = total + from_replicates(moved).uncertainty
             u = u + from_replicates(log_alpha).uncertainty
-        with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(u < gap, total * (1 + u / gap + u), np.inf)
 
     def entropy_uncertainty(self, at: CurvePoints) -> AnyArray:
@@ -143,8 +141,6 @@ class SolutionCurve:
         v_error, i_error = self.rule_errors(at.q_hat)
         energy = np.abs(at.alpha * at.channel_entropy)
         total = i_error * energy + (_FLOOR + v_error) * (1 + np.abs(at.free_entropy) + energy)
-        if not self.n_replicates:
-            return total
         found = self._replicates(at)  # Φ = (r/2) q̂v + ψ + αΨ_out
         psi = found.free_entropy - found.alpha * found.channel_entropy
         psi -= 0.5 * self.teacher.reduced_rank * found.q_hat * found.v
@@ -210,8 +206,7 @@ class SolutionCurve:
 
     def _with_folds(self, q_hat: AnyArray) -> CurvePoints:
         """The curve on the grid and at every fold, found around the grid's."""
-        alpha = self.points(q_hat).alpha
-        rising = np.diff(alpha) > 0
+        rising = np.diff(self.points(q_hat).alpha) > 0
         turns = np.flatnonzero(rising[1:] != rising[:-1]) + 1
         if turns.size == 0:
             return self.points(q_hat)

@@ -21,9 +21,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from polyceptron.display import ShortDisplay, steps
-from polyceptron.model import AnyTeacher
 from polyceptron.model.checks import check_tolerance
-from polyceptron.model.populations import check_teacher
+from polyceptron.model.populations import AnyTeacher, check_teacher
 from polyceptron.numerics import short_products
 from polyceptron.rows import Status
 from polyceptron.theory.bayes_optimal import solution_curve as bayes
