@@ -80,8 +80,7 @@ def blend_rows(own: Array, common: Array, share: float) -> Array:
     parts = _parts([mine, np.interp(grid, common, np.arange(len(common)))])
     total = parts[:, -1:]
     panels = np.maximum(np.ceil(share * total - _SLACK), 1.0)
-    wanted = np.minimum(np.arange(panels.max() + 1) / panels, 1.0) * total
-    return _each_row(wanted, parts, grid)
+    return _each_row(np.minimum(np.arange(panels.max() + 1) / panels, 1.0) * total, parts, grid)
 
 
 def _parts(numbers: list[Array]) -> Array:
@@ -128,14 +127,12 @@ def resolve(function: Callable[[Array], Array], breaks: Array) -> Array:
         tail = np.abs(values @ basis.T).max(2)
         rough = (tail > _SMOOTH * np.maximum(size, _TINY)[:, None]).any(0)
         done.append(open_[1][~rough])
-        (low, high), middle = open_[:, rough], open_[:, rough].mean(0)
-        open_ = np.array([[low, middle], [middle, high]]).reshape(2, -1)
-        if not rough.any() or sum(map(len, done)) + 2 * len(middle) > _PANELS:
-            done.append(high)
+        open_ = open_[:, rough]
+        if not rough.any() or sum(map(len, done)) + 2 * rough.sum() > _PANELS:
             break
-    else:
-        done.append(open_[1])
-    return np.unique(np.concatenate(done))
+        (low, high), middle = open_, open_.mean(0)
+        open_ = np.array([[low, middle], [middle, high]]).reshape(2, -1)
+    return np.unique(np.concatenate([*done, open_[1]]))
 
 
 @lru_cache
@@ -160,8 +157,7 @@ def smooth_boxes(
     True
     """
     dimension = len(ends)
-    grid = np.meshgrid(*[np.arange(len(e) - 1) for e in ends], indexing="ij")
-    place = [g.ravel() for g in grid]
+    place = [g.ravel() for g in np.meshgrid(*[np.arange(len(e) - 1) for e in ends], indexing="ij")]
     low = np.stack([e[i] for e, i in zip(ends, place, strict=True)], 1)
     width = np.stack([e[i + 1] for e, i in zip(ends, place, strict=True)], 1) - low
     t, w = legendre_rule(order)

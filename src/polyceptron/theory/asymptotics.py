@@ -111,8 +111,7 @@ def asymptotics(
     check_population(teacher)
     student = as_estimator(estimator)
     alike, channel = student.alike(teacher), teacher.label_channel
-    sharp = channel is not None and channel.width(0.0) == 0
-    if sharp and not (alike or student.branches):
+    if channel is not None and channel.width(0.0) == 0 and not (alike or student.branches):
         raise InvalidInput(
             "the tail of unequal classes needs a mixture, a teacher with smooth noise, or the "
             f"Bayes-optimal student; got {teacher!r}"

@@ -55,8 +55,7 @@ def with_scores(
     for row in rows:
         m, q, V = (float(row.get(name, math.nan)) for name in ("m", "q", "V"))
         hard = row.get("ridge") == 0 and row.get("training_error") == 0  # a direction only
-        known = not hard and math.isfinite(q) and q > 0
-        law = Law.of_overlaps(m, q, V) if known else None
+        law = Law.of_overlaps(m, q, V) if not hard and math.isfinite(q) and q > 0 else None
         found.append(make_row(**row, **(fresh_scores(teacher, estimator, law) if law else {})))
     return found
 
@@ -226,5 +225,4 @@ def free_entropy(teacher: AnyTeacher, q_hat: Array, alpha: float) -> tuple[Array
     """q = F(q̂) and Φ(q; α) at each q̂ (n,)."""
     points = curve_of(teacher).points(q_hat)
     # The curve's own Φ is at α(q̂); Φ is linear in α with slope Ψ_out at fixed q.
-    phi = points.free_entropy + (alpha - points.alpha) * points.channel_entropy
-    return points.q, phi
+    return points.q, points.free_entropy + (alpha - points.alpha) * points.channel_entropy

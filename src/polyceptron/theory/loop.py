@@ -86,8 +86,7 @@ def bayes_sides(
     """Both sides for the loop: of the mean (column 0) or of one replicate."""
 
     def fields(law: Law) -> Hats:
-        information = curve.channel(np.array([max(law.V, _CERTAIN)]))[0][0]
-        q_hat = min(alpha * float(information), _MOST)
+        q_hat = min(alpha * float(curve.channel(np.array([max(law.V, _CERTAIN)]))[0][0]), _MOST)
         return Hats(q_hat, q_hat, q_hat)
 
     return fields, partial(curve.weights, column=column)

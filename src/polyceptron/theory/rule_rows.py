@@ -266,10 +266,8 @@ def _point(path: RidgePath, ridge: float, tol: float) -> dict[str, Any]:
             break
     columns.pop("", None)
     status = Status.TOLERANCE_NOT_MET if columns else Status.NOT_CONVERGED
-    return {
-        **columns,
-        "status": Status.OK if columns.get("uncertainty", tol + 1) <= tol else status,
-    }
+    met = columns.get("uncertainty", math.inf) <= tol
+    return {**columns, "status": Status.OK if met else status}
 
 
 def class_means_rows(

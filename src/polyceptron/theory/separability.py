@@ -133,8 +133,7 @@ def separability(
             # One Newton step to the minimum in ln t; differences wide enough for a level's noise.
             at = [float(_distance(problem, level, t * math.exp(0.02 * s))[0]) for s in range(-2, 3)]
             bend, slope = at[1] + at[3] - 2 * at[2], (8 * (at[3] - at[1]) - (at[4] - at[0])) / 12
-            move = -0.02 * slope / bend if bend > 0 else 0.0
-            t *= math.exp(max(-0.05, min(0.05, move)))
+            t *= math.exp(max(-0.05, min(0.05, -0.02 * slope / bend if bend > 0 else 0.0)))
             value = float(1 / _distance(problem, level, t)[0])
             spread = abs(value - before) + (1e-12 if k <= 3 else _FLOOR_MANY) * value
         before = value
@@ -315,8 +314,7 @@ def _many_classes(population: Population, intercept: bool) -> Estimate:
             cross += weighted.T @ z
         alpha = float(np.trace(N) / np.trace(N @ U))
         tilt, metric = alpha * E.T, N @ U + U.T @ N
-        inside = tilt @ G @ tilt.T
-        Q = alpha * D + inside
+        Q = alpha * D + tilt @ G @ tilt.T
         size = math.sqrt(r / float(np.trace(Q)))
         b = b + np.linalg.solve(stiff, E.sum(0)) if intercept else b
         A = A + alpha * np.linalg.solve(R, cross.T).T if channel is not None else A

@@ -104,8 +104,7 @@ def argmax_table(k: int, guess: float) -> EntropyTable:
     home = files("polyceptron.theory.fields").joinpath("argmax_entropy.json")
     data = json.loads(home.read_text())
     if k <= 3:  # what `few_pair` gave
-        few = ChebyshevProxy(-1.0, _TOP, np.array(data["few"][str(k)]), np.zeros(2))
-        return few, _FEW_ERROR
+        return ChebyshevProxy(-1.0, _TOP, np.array(data["few"][str(k)]), np.zeros(2)), _FEW_ERROR
     from scipy.interpolate import BarycentricInterpolator
 
     through = BarycentricInterpolator(np.log(data["classes"]), np.array(data["coefficients"]))

@@ -91,8 +91,7 @@ def best_ridge(problem: Problem, tol: float) -> tuple[Problem, Root, Array]:
         # scarce data, 0.25/α² of two classes for many.
         k = problem.n_classes
         twin = problem.alpha * boundary_density(k) / (k - 1)
-        guess = math.log(0.125 * k**-0.23 / (1 + 0.4 * twin**2))
-        low, high = bracket(slope, guess)
+        low, high = bracket(slope, math.log(0.125 * k**-0.23 / (1 + 0.4 * twin**2)))
         # How far off ln λ may be: the error is second order in it.
         bend = abs(slope(high) - slope(low)) / max(high - low, 1e-300)
         off = 1e-3 if k <= 3 else min(max(math.sqrt(_SHARE * tol / max(bend, 1e-3)), 2e-2), 0.2)
@@ -123,9 +122,8 @@ def bracket(
                 return begin, begin
             x, aside = begin - 1.0, -1.0
         here = slope(x)
-    direction = math.copysign(1.0, here)
     while bottom < x < top:
-        other = min(max(x + direction * step, bottom), top)
+        other = min(max(x + math.copysign(step, here), bottom), top)
         there = slope(other)
         while abs(there) < _FLAT and abs(other - x) > _NARROW:
             other = (x + other) / 2

@@ -95,8 +95,7 @@ def newton(
         if longest < tol:
             if not (fresh or (chord and size < tol)):
                 after = residual(theta + step)
-                left = float(np.max(np.abs(np.linalg.solve(jacobian, after))))
-                if not left < _SHORTER * longest:
+                if not np.max(np.abs(np.linalg.solve(jacobian, after))) < _SHORTER * longest:
                     jacobian = None
                     continue
                 theta, value = theta + step, after
@@ -289,8 +288,7 @@ def continuation(system: Equations) -> Root:
         here = system
         if x != goal or last == 0:
             here = equations(problem.at(**{name: math.exp(x)}))
-        start = quadratic_guess(here.problem) if theta is None else theta
-        return try_from(here, start, jacobian)
+        return try_from(here, quadratic_guess(here.problem) if theta is None else theta, jacobian)
 
     root = continued(attempt, math.log(first), goal)
     return root if last > 0 or not root.converged else try_from(system, root.theta, root.jacobian)

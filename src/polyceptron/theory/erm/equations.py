@@ -66,11 +66,9 @@ class Equations:
     def residual(self, theta: Array, averages: Averages) -> Array:
         """F (unknowns, replicates) at θ, from the averages there."""
         a, p = averages, self.problem
-        columns = []
-        for M, Q, C in zip(a.M, a.Q, a.C, strict=True):
-            after = p.weights(Hats(p.alpha * float(M), p.alpha * float(Q), p.alpha * float(C)))
-            columns.append([after.tau, after.q, after.V])
-        return np.asarray(theta)[:, None] - _log(np.array(columns).T)
+        hats = (p.alpha * np.stack([a.M, a.Q, a.C], 1)).tolist()  # (replicates, 3)
+        after = [[law.tau, law.q, law.V] for law in (p.weights(Hats(*each)) for each in hats)]
+        return np.asarray(theta)[:, None] - _log(np.array(after).T)
 
 
 @dataclass(frozen=True)

@@ -179,8 +179,7 @@ def _with_penalty(
 
     def solved(penalty: Penalty, tol: float, near: ErmFixedPoint) -> ErmFixedPoint:
         start = np.array([math.log(near.tau), math.log(near.q), math.log(near.V)])
-        weights = replace(ridge.weights, penalty=penalty)
-        return solve(replace(ridge, weights=weights), tol, start)
+        return solve(replace(ridge, weights=replace(ridge.weights, penalty=penalty)), tol, start)
 
     found = solved(penalty, tol, near)
     if found.status == Status.NOT_CONVERGED:
@@ -257,8 +256,7 @@ def optimal_ridge(
         spec = replace(spec, ridge="optimal", penalty=None)
         return unequal.population_point(teacher, spec, alpha, tol, target=target).ridge
     if target == "error":
-        spec = ERM(as_erm(estimator).loss, "optimal")
-        return erm_fixed_point(teacher, spec, alpha, tol).ridge
+        return erm_fixed_point(teacher, ERM(spec.loss, "optimal"), alpha, tol).ridge
     from polyceptron.theory.calibration import TARGETS, ridge_for  # which asks for fixed points
 
     if target not in TARGETS:
@@ -319,8 +317,7 @@ def _mistakes(problem: Problem, law: Law, refined: Refined) -> tuple[float, floa
         return measured
     value = problem.training_error(law)
     if value is None and not problem.fields.rule.sampled:  # from quasi-random points
-        averages = problem.at(by_points=True).fields.averages(_LEVEL, law)
-        found = from_replicates(averages(law).error)
+        found = from_replicates(problem.at(by_points=True).fields.averages(_LEVEL, law)(law).error)
         return float(found.value), float(found.uncertainty)
     if value is None:
         return measured

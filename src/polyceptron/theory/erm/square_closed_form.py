@@ -43,7 +43,6 @@ def best_square_ridge(
     found = minimize_scalar(
         lambda x: -math.log(solve_square(n_classes, c, alpha, math.exp(x), spectrum)[0].tau),
         bounds=(math.log(low), math.log(high)),
-        method="bounded",
         options={"xatol": 1e-9},
     )
     return math.exp(float(found.x))

@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from polyceptron.model.channels import Channel
-from polyceptron.model.channels.channel import UtilityLaw
+from polyceptron.model.channels.channel import Channel, UtilityLaw
 from polyceptron.model.law import Law
 from polyceptron.model.losses.coordinates import AdditivePull
 from polyceptron.numerics import Array
@@ -186,7 +185,6 @@ def _window(contest: Contest, mean: Array, spread: float) -> Array:
     """The edges of where label and competitors are not negligible."""
     tries = mean[:, None] + spread * np.linspace(-20, 12, 65)
     peak_at = tries[np.arange(len(mean)), contest.winning(tries).argmax(1)]
-
     floor = contest.winning(peak_at) - _LABEL
     low, high = (
         _bisected(lambda x: contest.winning(x) > floor, peak_at, peak_at + reach * spread)
@@ -293,9 +291,8 @@ def _held_range(contest: Contest) -> tuple[Array, Array]:
     least = _held(pull, root * low, np.full_like(low, _BOTTOM * root), N)
     least = np.maximum(least, root * low)
     most = np.maximum(_held(pull, root * high, root * top, N), least + 1e-12)
-    place = np.linspace(0, 1, _SCAN)
     for depth in (2 * _HELD, _HELD):
-        L = least[:, None] + (most - least)[:, None] * place
+        L = least[:, None] + (most - least)[:, None] * np.linspace(0, 1, _SCAN)
         above = _held_bound(contest, L)
         above += depth - above.max(1, keepdims=True)
         first, last = (_crossing(side) for side in (above, above[:, ::-1]))

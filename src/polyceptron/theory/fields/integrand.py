@@ -54,9 +54,7 @@ class Averages(NamedTuple):
 
     def mean(self) -> Averages:
         """One replicate: the mean of all."""
-        if len(self.M) == 1:
-            return self
-        return Averages(*(part.mean(keepdims=True) for part in self))
+        return self if len(self.M) == 1 else Averages(*(x.mean(keepdims=True) for x in self))
 
     def doubt(self, law: Law, by_parts: float = 1.0) -> float:
         """What one replicate misses: of the mass, and of C = (m/q)M − D, relative to C and D."""

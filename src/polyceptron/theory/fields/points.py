@@ -96,8 +96,7 @@ def _in_cube(
         left = np.arange(k - 2, k - len(cube), -1)
         below = room + np.cumsum(np.log(cube[2:]) / left[:, None], 0)
     log_weight = -0.5 * (s**2 + delta**2) + (k - 2) * room
-    scale = k * (k - 1) / (2 * math.pi * cube.shape[1])
-    weight = scale * stretch / density * np.exp(log_weight)
+    weight = k * (k - 1) / (2 * math.pi * cube.shape[1]) * stretch / density * np.exp(log_weight)
     return np.concatenate([_SQRT2 * delta[None], first - ndtri_exp(below)]), weight, first
 
 
@@ -139,8 +138,7 @@ class CentreLaw:
     def sample(self, u: Array, delta: Array) -> tuple[Array, Array]:
         """s and the density it was drawn with."""
         spread = self._spread(delta)
-        s = self._mean(delta) + spread * self._quantile(u)
-        return s, 1 / (spread * self._slope(u))
+        return self._mean(delta) + spread * self._quantile(u), 1 / (spread * self._slope(u))
 
     def envelope(self, delta: Array) -> Array:
         """κ(δ) = (k(k−1)/2) ∫ φ(s) Φ((s − δ)/√2)^{k−2} ds: pairs of classes per gap, 1 at k = 2."""

@@ -239,8 +239,7 @@ def label_series(contest: Contest, L: Array, competitors: Competitors, n: int) -
     alive = most - base > start
     room = np.maximum(most - base, start + 1e-9)
     field = root * contest.label()[1]
-    typical = np.minimum((low + high) / 2, L / root)
-    spread = field * pull.label(root * typical - L).a
+    spread = field * pull.label(root * np.minimum((low + high) / 2, L / root) - L).a
     ratio = competitors.fourth / np.maximum(competitors.central, 1e-300)
     grain = np.sqrt(ratio + n_competitors * competitors.central)
     to_end = most > 0.9 * pull.largest
@@ -274,8 +273,7 @@ def label_series(contest: Contest, L: Array, competitors: Competitors, n: int) -
         P, a, value = pull.label(root * x - L[..., None])
         above = P - base[..., None]
         weight = weight * np.exp(sigma[..., None] * above)
-        functions = _functions(contest, x, L, weight, P, a, value)
-        c += modes(angle[..., None] * above, functions, n)
+        c += modes(angle[..., None] * above, _functions(contest, x, L, weight, P, a, value), n)
     smooth = np.where(to_end, unit * period, 0.0)
     kept = _smoothing((angle[..., None] * m + 1j * sigma[..., None]) * smooth[..., None])
     c *= kept * (np.where(m == 0, 1.0, 2.0) / period[..., None])

@@ -16,8 +16,7 @@ import numpy as np
 
 from polyceptron.model import AnyTeacher
 from polyceptron.model.checks import difference_basis
-from polyceptron.model.priors import Prior
-from polyceptron.model.priors.prior import reduced_support
+from polyceptron.model.priors.prior import Prior, reduced_support
 from polyceptron.numerics import Array
 
 _BOX = (1, 30, 24, 9, 5, 4)  # nodes of a box along each gap, by r

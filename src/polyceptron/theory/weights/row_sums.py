@@ -39,11 +39,10 @@ from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from polyceptron.model.priors import Prior
-from polyceptron.numerics import Array
+from polyceptron.numerics import AnyArray, Array
 from polyceptron.numerics.estimate import N_REPLICATES, uniform_replicates
 from polyceptron.numerics.panels import panel_rule
 from polyceptron.numerics.special import EvenPieces
@@ -54,7 +53,7 @@ _STEP = 0.005  # of the tables in t: cubic pieces are then good to 1e-9
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 
 
-def scalar_posterior(prior: Prior, q_hat: float, y: NDArray[Any]) -> tuple[Array, Array, Array]:
+def scalar_posterior(prior: Prior, q_hat: float, y: AnyArray) -> tuple[Array, Array, Array]:
     """ln f(y), μ̃(y) and var(y) from the prior itself."""
     s = math.sqrt(q_hat)
     tilted = prior.tilted(s * y, q_hat)
@@ -84,8 +83,7 @@ class FieldTable:
         self.pieces = EvenPieces(self.t, values, 3)
         self.mass = np.exp(values[:, 0]) * np.cosh(self.t)  # density of t
         self.slope = math.sqrt(q_hat) * (values[:, 2] - 1 / (1 + q_hat))  # dμ̃/dy
-        mirrored = values[::-1] * [1, -1, 1]
-        self.even = bool(np.allclose(values, mirrored, rtol=1e-9, atol=1e-12))
+        self.even = bool(np.allclose(values, values[::-1] * [1, -1, 1], rtol=1e-9, atol=1e-12))
 
     def __call__(self, y: Array, n: int = 3) -> tuple[Array, ...]:
         """ln f, μ̃ and var, or the first n of them, at y of any shape within 3 times the reach."""
@@ -142,7 +140,7 @@ def closeness(distance: Array, scale: float = SCALE) -> Array:
     return 1 / (distance**2 + 2 * scale**2) ** 2
 
 
-def shift_centres(table: FieldTable, y: Array, scale: float) -> tuple[Array, NDArray[np.bool_]]:
+def shift_centres(table: FieldTable, y: Array, scale: float) -> tuple[Array, AnyArray]:
     """Where the shift of fields y (n, k) can be: candidates (n, m), and which of them are needed.
 
     The fields' own origin and, up to twelve classes, each class; of close ones the likeliest.
@@ -281,8 +279,7 @@ def lattice_variance(prior: Prior, n_classes: int, q_hat: float) -> float:
     """v at q̂ for k = 2 or 3 and any prior."""
     step, n = lattice(prior, q_hat)
     place = np.arange(-n, n + 1)
-    y = place * step
-    log_f, mean, variance = scalar_posterior(prior, q_hat, y)
+    log_f, mean, variance = scalar_posterior(prior, q_hat, place * step)
     f = np.exp(log_f) * step
     first_f, second_f = f * mean, f * (mean**2 + variance)
     if n_classes == 2:
@@ -300,8 +297,7 @@ def lattice_variance(prior: Prior, n_classes: int, q_hat: float) -> float:
         P, cross, square = F @ right, G @ right, H @ right
         first = cross - cross.T
         second = square + square.T - 2 * (G @ (G * here).T)
-    share = first**2 / np.maximum(P, 1e-290)
-    return 0.5 * float(np.maximum(second - share, 0.0).sum())
+    return 0.5 * float(np.maximum(second - first**2 / np.maximum(P, 1e-290), 0.0).sum())
 
 
 # Lattice points on each side of 0 up to which it is quick (a tenth of a second); else nodes of a
@@ -451,8 +447,7 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
         Z = np.maximum(Z, 1e-300)
         hidden = (second - 2 * cross + square) / Z - ((first - less) / Z) ** 2
         result[start : start + chunk] = np.maximum(hidden, 0.0) @ first_weight
-    above = result.reshape(len(uniform), -1).mean(-1) * k / (k - 1)
-    found = first_weight @ variance + above
+    found = first_weight @ variance + result.reshape(len(uniform), -1).mean(-1) * k / (k - 1)
     if known:
         found = 0.5 * (found + finite_row_variance(prior, k, q_hat, log2_points - 1))
     return np.asarray(found)

@@ -179,8 +179,7 @@ def row_entropy(teacher: AnyTeacher) -> float:
         fits = ~counts[:, ~stays].any(1) & (shift != 0)
         moved = counts[fits] @ np.where(stays, np.log(p[place.argmin(0)]), 0.0)
         log_u[fits] = np.logaddexp(log_u[fits], moved)
-    ways = gammaln(k + 1) - gammaln(counts + 1).sum(1)
-    return float(-(np.exp(ways + log_row) @ log_u))
+    return float(-(np.exp(gammaln(k + 1) - gammaln(counts + 1).sum(1) + log_row) @ log_u))
 
 
 Index = NDArray[np.int64]

@@ -43,8 +43,7 @@ def sign_moments(s: Array) -> Array:
     s = np.asarray(s, float)[:, None]
     density = 0.5 * (np.exp(-0.5 * (y - s) ** 2) + np.exp(-0.5 * (y + s) ** 2))
     g = 1 / np.cosh(s * y) ** 2
-    scale = 0.05 / math.sqrt(2 * math.pi)
-    return np.stack([(density * g**n).sum(1) * scale for n in (1, 2, 3)])
+    return np.stack([(density * g**n).sum(1) for n in (1, 2, 3)]) * (0.05 / math.sqrt(2 * math.pi))
 
 
 def leading(k: int, s: Array) -> Array:
