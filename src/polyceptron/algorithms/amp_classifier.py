@@ -39,15 +39,9 @@ import scipy.optimize
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
+from polyceptron.algorithms import linear_classifier as linear
 from polyceptron.algorithms.data_checks import Labels, check_choice
 from polyceptron.algorithms.design import Design, threads_of_data
-from polyceptron.algorithms.linear_classifier import (
-    SCALINGS,
-    LinearClassifier,
-    Scaling,
-    fields_at,
-    warn_caller,
-)
 from polyceptron.algorithms.message_passing.iteration import Posterior, correlated_amp
 from polyceptron.algorithms.message_passing.posterior_mean import amp
 from polyceptron.algorithms.stored_designs import BlockwiseDesign, open_design
@@ -270,7 +264,7 @@ class _Shrunk(BlockwiseDesign):
 
 
 @dataclass(eq=False, repr=False)  # scikit-learn has its own
-class AMPClassifier(LinearClassifier):
+class AMPClassifier(linear.LinearClassifier):
     """Posterior-mean classifier by approximate message passing.
 
     Parameters
@@ -360,7 +354,7 @@ class AMPClassifier(LinearClassifier):
         There is no `sample_weight`: the posterior is that of samples, each drawn once.
         """
         X, index = self._check_training_data(X, y)[:2]
-        check_choice("scaling", self.scaling, SCALINGS)
+        check_choice("scaling", self.scaling, linear.SCALINGS)
         check_choice("variances", self.variances, ("auto", "correlated", "shared", "full"))
         gaussian = as_prior(self.prior).gaussian
         if self.variances == "correlated" and not gaussian:
@@ -374,10 +368,10 @@ class AMPClassifier(LinearClassifier):
             raise InvalidInput(f"{error}, and 'auto'") from None
         moments = open_design(X).column_moments()
         given = noise is not None and self.scaling == "auto"
-        kinds = ["standard"] if given else Scaling.kinds(self.scaling, moments)
+        kinds = ["standard"] if given else linear.Scaling.kinds(self.scaling, moments)
         found = {}
         for kind in kinds:
-            scaling = Scaling.of(moments, kind, centre=self.fit_intercept)
+            scaling = linear.Scaling.of(moments, kind, centre=self.fit_intercept)
             if not scaling.varying.any():
                 raise ValueError("every feature is constant: there is nothing to learn from")
             n, m = X.shape[0], min(X.shape[0], int(scaling.varying.sum()))
@@ -400,9 +394,9 @@ class AMPClassifier(LinearClassifier):
         self.n_iter_ = max(1, end.n_iter)
         self.log_loss_ = float(losses.mean()), float(losses.std() / math.sqrt(losses.size))
         if end.status == Status.INTERRUPTED:
-            warn_caller("the fit was interrupted: what there was by then is used")
+            linear.warn_caller("the fit was interrupted: what there was by then is used")
         elif not self.converged_:
-            warn_caller(
+            linear.warn_caller(
                 f"message passing did not converge in {end.n_iter} iterations, with damping up to "
                 f"{end.damping:g}: the best iterate is used; try a larger noise or max_iter, or "
                 "ERMClassifier",
@@ -436,4 +430,4 @@ class AMPClassifier(LinearClassifier):
         ones = 1.0 if self._way.ones else None
         design = self._scaling.design(X, constant=ones, varying=True)
         variance = self._way.field_variance(design, self.variance_)
-        return fields_at(X, *self._class_weights), np.maximum(variance, 1e-300)
+        return linear.fields_at(X, *self._class_weights), np.maximum(variance, 1e-300)

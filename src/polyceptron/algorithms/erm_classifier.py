@@ -17,25 +17,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 
-from polyceptron.algorithms import ridge_choice
-from polyceptron.algorithms.data_checks import (
-    Samples,
-    check_choice,
-    check_samples,
-    class_coordinates,
-)
+from polyceptron.algorithms import data_checks, ridge_choice
+from polyceptron.algorithms import linear_classifier as linear
+from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import ColumnMoments, Design, threads_of_data, weights_or_ones
 from polyceptron.algorithms.erm.erm_fit import stopped_at
 from polyceptron.algorithms.erm.fit import fit_erm
-from polyceptron.algorithms.linear_classifier import (
-    SCALINGS,
-    LinearClassifier,
-    Scaling,
-    TrainingData,
-    fields_at,
-    prior_shift,
-    warn_caller,
-)
+from polyceptron.algorithms.linear_classifier import Scaling, TrainingData, fields_at, prior_shift
 from polyceptron.algorithms.separation import separation
 from polyceptron.algorithms.stored_designs import open_design
 from polyceptron.algorithms.watching import Watch
@@ -66,7 +54,7 @@ def _has_probabilities(classifier: Any) -> bool:
 
 
 @dataclass(eq=False, repr=False)  # scikit-learn has its own
-class ERMClassifier(LinearClassifier):
+class ERMClassifier(linear.LinearClassifier):
     """argmin_W Σ s ℓ(Wᵀx/√d + b, y) + (λ/2)‖W‖², with the minimiser certified to `tol`.
 
     Parameters
@@ -185,8 +173,8 @@ class ERMClassifier(LinearClassifier):
         goes to the splitter `cv`.
         """
         data, loss = self._check_training_data(X, y, sample_weight), as_loss(self.loss)
-        check_choice("scaling", self.scaling, SCALINGS)
-        check_choice("scoring", self.scoring, ("neg_log_loss", "accuracy"))
+        data_checks.check_choice("scaling", self.scaling, linear.SCALINGS)
+        data_checks.check_choice("scoring", self.scoring, ("neg_log_loss", "accuracy"))
         counts, factors = self._factors(data)
         shift, share = prior_shift(self.priors, self.classes_.size, data.y, counts, factors, loss)
         weights = None if data.weights is None and self.class_weight is None else counts * factors
@@ -219,11 +207,11 @@ class ERMClassifier(LinearClassifier):
         self._scaling, self._shift, self.n_iter_ = scaling, shift, max(1, fit.n_iter)
         self.certificate_, self.separability_ = fit.distance_bound, fit.separability
         if fit.status == Status.INTERRUPTED:
-            warn_caller("the fit was interrupted: what there was by then is used")
+            linear.warn_caller("the fit was interrupted: what there was by then is used")
         elif fit.status != Status.OK:
             design, index, k = self._samples(data, scaling, None)
             endless = ridge == 0 and separation(design, index, n_classes=k).kind == "quasi"
-            warn_caller(
+            linear.warn_caller(
                 _ENDLESS if endless else
                 f"the weights are certified only to within {fit.distance_bound:.2g} of the "
                 f"minimiser (tolerance {self.tol:g} relative); increase the ridge or the tolerance",
@@ -247,7 +235,7 @@ class ERMClassifier(LinearClassifier):
         d, k = data.X.shape[1], self.classes_.size
         # The solver divides by √(d + 1).
         column = (math.sqrt((d + 1) / d), math.sqrt(d)) if self.fit_intercept else ()
-        return check_samples(scaling.design(data.X, *column), data.y, k, weights)
+        return data_checks.check_samples(scaling.design(data.X, *column), data.y, k, weights)
 
     def _splits(
         self, data: TrainingData, X: Any, groups: Any, *, every: bool = False
@@ -330,7 +318,7 @@ class ERMClassifier(LinearClassifier):
         self.path_ = dict(zip(names, np.array(tried).T.copy(), strict=True))
         if path.edge and not path.interrupted:
             cure = "" if self.ridges is None else "; give `ridges` beyond it"
-            warn_caller(
+            linear.warn_caller(
                 f"the best ridge is the {path.edge} of all tried, {self.ridge_:.2g}, and held-out "
                 f"samples are predicted still better beyond it{cure}"
             )
@@ -392,7 +380,7 @@ class ERMClassifier(LinearClassifier):
             inverse = inverse[np.ix_(varying, varying)] * np.outer(scale, scale)
         fitted = Fitted(
             X / own, data.y, weights[varying] * scale[:, None],
-            base + shift @ weights - self._shift, loss, class_coordinates(loss, k),
+            base + shift @ weights - self._shift, loss, data_checks.class_coordinates(loss, k),
             *self._factors(data), self.ridge_ / unit**2 * d / own**2, self.fit_intercept,
         )  # fmt: skip
         names = np.asarray(getattr(self, "feature_names_in_", [f"x{i}" for i in range(d)]))

@@ -16,15 +16,8 @@ from zlib import crc32
 
 import numpy as np
 
-from polyceptron.algorithms.data_checks import (
-    Samples,
-    check_choice,
-    check_intercept,
-    check_samples,
-    check_weights,
-    class_factors,
-    in_units,
-)
+from polyceptron.algorithms import data_checks
+from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import threads_for, weights_or_ones
 from polyceptron.algorithms.erm import erm_fit
 from polyceptron.algorithms.erm.erm_fit import ERMFit
@@ -139,7 +132,7 @@ def fit_erm_path(
     >>> [fit.training_loss < 1 for fit in fits], fits[0].training_loss < fits[1].training_loss
     ([True, True], True)
     """
-    check_choice("solver", solver, ("auto", "newton"))
+    data_checks.check_choice("solver", solver, ("auto", "newton"))
     tol, loss = check_tolerance(tol, _TOL), as_loss(loss)
     try:
         given = [ridges] if isinstance(ridges, str) else list(ridges)
@@ -151,22 +144,22 @@ def fit_erm_path(
         raise InvalidInput(
             f"the loss {loss.name!r} does not say what a ridge of 0 means: give a ridge above 0"
         )
-    check_intercept(intercept)
-    samples = check_samples(X, y, n_classes, sample_weight)
-    factors = class_factors(class_weight, samples)
+    data_checks.check_intercept(intercept)
+    samples = data_checks.check_samples(X, y, n_classes, sample_weight)
+    factors = data_checks.class_factors(class_weight, samples)
     if factors is not None:
         weights = factors * weights_or_ones(samples.weights, factors.size)
         samples = replace(samples, weights=None if (weights == 1).all() else weights)
     d, k = samples.design.dimension, samples.n_classes
     whole = intercept and np.shape(start) == (d + 1, k)
-    begin = check_weights(start, "start", d + whole, k)
+    begin = data_checks.check_weights(start, "start", d + whole, k)
     watcher = Watch(loss.name, verbose, callback)
     watcher.checkpoint.open(
         checkpoint, checkpoint_every, samples.design, samples.y, loss=loss.name, ridges=values,
         solver=solver, classes=k, intercept=bool(intercept),
         sample_weight=None if samples.weights is None else crc32(samples.weights.tobytes()),
     )  # fmt: skip
-    samples, units = in_units(samples)
+    samples, units = data_checks.in_units(samples)
     if begin is not None:
         begin[:d] = np.ldexp(begin[:d], units.p)
     if intercept:

@@ -31,15 +31,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from polyceptron.algorithms.data_checks import (
-    Samples,
-    check_choice,
-    check_intercept,
-    check_samples,
-    check_weights,
-    class_coordinates,
-    class_factors,
-)
+from polyceptron.algorithms import data_checks
 from polyceptron.algorithms.design import weights_or_ones
 from polyceptron.algorithms.message_passing import iteration
 from polyceptron.algorithms.message_passing.iteration import Iterate, Step, inner
@@ -134,7 +126,7 @@ class _Scaled(NamedTuple):
 class _Run(NamedTuple):
     """One run on samples: coordinates (k, r), features, teacher (d, k), and when it ends."""
 
-    samples: Samples
+    samples: data_checks.Samples
     basis: Array
     spectrum: Spectrum
     truth: Array | None
@@ -146,9 +138,9 @@ class _Run(NamedTuple):
         cls, X: Any, y: Any, n_classes: Any, truth: Any, features: Any, tol: Any, max_iter: Any
     ) -> _Run:
         """From what was given; of features with a spectrum, those of unit variance."""
-        samples, spectrum = check_samples(X, y, n_classes), as_spectrum(features)
+        samples, spectrum = data_checks.check_samples(X, y, n_classes), as_spectrum(features)
         design, _, k = samples
-        weights = check_weights(truth, "teacher_weights", design.dimension, k)
+        weights = data_checks.check_weights(truth, "teacher_weights", design.dimension, k)
         weights = None if weights is None else checks.project(weights)
         least = 1e-5 if design.dtype == np.float32 else 0.0  # that single precision can meet
         tol = max(checks.check_tolerance(tol, 1e-8), least)
@@ -282,9 +274,9 @@ def amp(
     >>> amp(X, (X @ W).argmax(1)).weights.shape
     (30, 3)
     """
-    check_choice("variances", variances, ("shared", "full"))
-    check_choice("start", start, ("uninformed", "informed"))
-    check_choice("model", model, ("argmax", "perceptron"))
+    data_checks.check_choice("variances", variances, ("shared", "full"))
+    data_checks.check_choice("start", start, ("uninformed", "informed"))
+    data_checks.check_choice("model", model, ("argmax", "perceptron"))
     run = _Run.checked(X, y, n_classes, teacher_weights, features, tol, max_iter)
     (design, labels, k), truth, basis = run.samples, run.truth, run.basis
     teacher = make_teacher(model, k, prior, noise, features, biases=biases, shares=shares)
@@ -384,14 +376,14 @@ def amp_erm(
     run = _Run.checked(X, y, n_classes, teacher_weights, features, tol, max_iter)
     (design, labels, k), belief = run.samples, cast("Belief", penalty)
     if penalty.quadratic:  # any other one is of weights on class differences
-        run = run._replace(basis=class_coordinates(chosen, k))
+        run = run._replace(basis=data_checks.class_coordinates(chosen, k))
     deviations = None if run.spectrum.isotropic else run.spectrum.deviations(design.dimension)[:, 0]
     if deviations is not None:
         belief = _Scaled(penalty, deviations)
-    r, factors = run.basis.shape[1], class_factors(class_weight, run.samples)
+    r, factors = run.basis.shape[1], data_checks.class_factors(class_weight, run.samples)
     weights, spread = np.zeros((r, design.dimension)), 1 / penalty.strength
     step = iteration.shared_step(design, labels, run.basis, chosen.denoise, belief, 1e-12)
-    unequal = check_intercept(intercept) or factors is not None
+    unequal = data_checks.check_intercept(intercept) or factors is not None
     if unequal:
         if not penalty.quadratic or r == k or (chosen.margin_atom is not None and r > 1):
             raise InvalidInput(
