@@ -42,7 +42,7 @@ from polyceptron.algorithms.design import Design, weights_or_ones
 from polyceptron.algorithms.erm import newton
 from polyceptron.algorithms.erm.erm_fit import through_nearest
 from polyceptron.algorithms.erm.many_classes import MANY
-from polyceptron.algorithms.erm.objectives import objective_of
+from polyceptron.algorithms.erm.objectives import LossObjective, Objective, SoftmaxObjective
 from polyceptron.algorithms.stored_designs import ArrayDesign
 from polyceptron.errors import InvalidInput
 from polyceptron.model.losses import Loss
@@ -181,10 +181,9 @@ class RidgePath:
         best = self.chosen if self.own and self.tried else None
         fields, at, weights = self.way.held_out(ridge, best)
         score, y, share = self.search.score, self.search.samples.y[at], self.search.share[at]
-        values = score(fields, y)
         rest = np.where(np.arange(fields.shape[1]) == y[:, None], -math.inf, fields)
-        mistaken = np.average(score(fields, rest.argmax(1)), weights=share)
-        values, share = np.append(values, mistaken), np.append(share, _MISTAKEN * self.own)
+        missed = np.average(score(fields, rest.argmax(1)), weights=share)
+        values, share = np.append(score(fields, y), missed), np.append(share, _MISTAKEN * self.own)
         here = Tried(ridge, values, at, share, weights, self.way.sound)
         self.tried = sorted([*self.tried, here], key=lambda one: -one.ridge)
         count = len(self.tried)
@@ -369,8 +368,7 @@ class LeaveOneOut:
 
     def __init__(self, search: Search, budget: float) -> None:
         self.search, self.budget, self.sound = search, budget, True
-        design, y, k = search.samples
-        counts = search.counts
+        (design, y, k), counts = search.samples, search.counts
         self.rest = np.minimum(counts, 1.0) / counts
         alone = np.bincount(y, counts, k)[y] <= (1 + 1e-12) * self.rest * counts
         self.at = np.arange(y.size) if alone.all() else np.flatnonzero(~alone)
@@ -433,9 +431,8 @@ def leverages(rows: Array, K: Array) -> Array:
     """A_μ = x̂ᵀK⁻¹x̂ (n, r, r) of rows x̂ (n, d), given K⁻¹ (r, d, r, d)."""
     r = len(K)
     A = np.empty((len(rows), r, r))
-    for a in range(r):
-        for b in range(a, r):
-            A[:, a, b] = A[:, b, a] = np.einsum("ni,ni->n", rows @ K[a, :, b], rows)
+    for a, b in zip(*np.triu_indices(r), strict=True):
+        A[:, a, b] = A[:, b, a] = np.einsum("ni,ni->n", rows @ K[a, :, b], rows)
     return A
 
 
@@ -450,8 +447,11 @@ class Walk:
         self, search: Search, design: Design, weights: Any, shares: Array, ends: tuple[float, float]
     ) -> None:
         _, y, k = search.samples
-        many = k >= MANY and (k - 1) * design.dimension > DENSE
-        objective = objective_of(search.loss, y, k, weights, whole=many)
+        if search.loss.solver == "softmax":
+            many = k >= MANY and (k - 1) * design.dimension > DENSE
+            objective: Objective = SoftmaxObjective(y, k, weights, whole=many)
+        else:
+            objective = LossObjective(search.loss, y, k, weights)
         self.design, self.objective, self.shares = design, objective, shares
         self.enough, self.loose = ends
         r, d = objective.basis.shape[1], design.dimension

@@ -248,8 +248,7 @@ def through_nearest(points: Sequence[tuple[float, AnyArray]], t: float, count: i
     near = sorted(points, key=lambda point: abs(point[0] - t))[:count]
     out = np.zeros_like(near[0][1])
     for i, (node, array) in enumerate(near):
-        others = [other for j, (other, _) in enumerate(near) if j != i]
-        out += math.prod((t - other) / (node - other) for other in others) * array
+        out += math.prod((t - o) / (node - o) for j, (o, _) in enumerate(near) if j != i) * array
     return out
 
 

@@ -168,17 +168,14 @@ def fit_erm_path(
     if begin is not None and free is not None:
         begin = free.joined(begin[:d].T, begin[d] if whole else np.zeros(k)).T
     with threads_for(samples.design), samples.design.watched(watcher):
-        numbers = [ridge for ridge in values if not isinstance(ridge, Penalty)]
-        positive = [ridge for ridge in numbers if ridge > 0 or limit is loss]
+        positive = [r for r in values if not isinstance(r, Penalty) and (r > 0 or limit is loss)]
         inner = [units.ridge(ridge)[0] for ridge in positive]
         fits = dict(zip(positive, _fit(samples, loss, inner, solver, tol, begin), strict=True))
         if limit is not loss:
-            begun = [fit for fit in fits.values() if fit.status == Status.INTERRUPTED]
-            fits[0.0] = (
-                erm_fit.stopped_at(0 * begun[0].weights, 0.0, loss.name)
-                if begun
-                else _without_ridge(samples, loss, limit, solver, tol, begin)
-            )
+            if begun := [fit for fit in fits.values() if fit.status == Status.INTERRUPTED]:
+                fits[0.0] = erm_fit.stopped_at(0 * begun[0].weights, 0.0, loss.name)
+            else:
+                fits[0.0] = _without_ridge(samples, loss, limit, solver, tol, begin)
         found = [
             erm_fit.fit_penalised(samples, units, loss, value, tol, begin)
             if isinstance(value, Penalty)
@@ -218,8 +215,7 @@ def _fit(
             f"the loss {loss.name!r} names the solver {loss.solver!r}: allowed are "
             f"{', '.join(SOLVERS)}"
         )
-    newton = asked == "newton" and not loss.scale_free
-    solve = SOLVERS["newton" if newton else loss.solver]
+    solve = SOLVERS["newton" if asked == "newton" and not loss.scale_free else loss.solver]
     return solve(samples, loss, ridges, tol, begin) if ridges else []
 
 

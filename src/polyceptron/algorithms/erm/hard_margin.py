@@ -49,7 +49,7 @@ A hinge need not have one best intercept: the certificate is of the weights alon
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -71,6 +71,9 @@ from polyceptron.rows import Status
 _LARGEST = 6000  # constraints of a direct solve: 0.3 GB for the matrix
 _DIRECT = 1500  # of a Newton step; beyond, conjugate gradients are quicker
 _PATIENCE = 6  # rounds without a better bound
+
+# Weights U (k−1, d), their fields (k−1, n), and a bound on the distance to the solution.
+_Certified = tuple[Array, Array, float]
 
 
 class SeenRows:
@@ -151,19 +154,11 @@ def active_set_step(
     return D
 
 
-class _Certified(NamedTuple):
-    """Weights U (k−1, d), their fields (k−1, n), and a bound on the distance to the solution."""
-
-    U: Array
-    Z: Array
-    bound: float
-
-
 def _certified(U: Array, Z: Array, p: float, q: float, free: Intercept | None) -> _Certified:
     """From bounds p of the weights' distance, and q of that of Wᵀx̄ + b."""
     if free is not None:
         p = math.hypot(p, free.unit * (q + float(np.linalg.norm(free.mean)) * p))
-    return _Certified(U, Z, p)
+    return U, Z, p
 
 
 def solve_active(
@@ -293,12 +288,12 @@ def separate(
                 )
             gap = _from_gap(design, hinge, found, free)
             candidates = (best, gap, solve_active(seen, hinge, multipliers, free))
-            previous = math.inf if best is None else best.bound
-            best = min(filter(None, candidates), key=lambda one: one.bound, default=None)
+            previous = math.inf if best is None else best[2]
+            best = min(filter(None, candidates), key=lambda one: one[2], default=None)
             if best is not None:
-                improved = math.isinf(previous) or best.bound < 0.7 * previous
+                improved = math.isinf(previous) or best[2] < 0.7 * previous
                 stalled = 0 if improved else stalled + 1
-                close = best.bound <= tol * float(size_of(free, best.U[None])[0])
+                close = best[2] <= tol * float(size_of(free, best[0][None])[0])
             if state["turn"] > 0 and not found.converged[0]:  # too large a penalty, for now
                 state["penalty"] /= 5
             else:

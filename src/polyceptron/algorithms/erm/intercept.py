@@ -143,5 +143,4 @@ def _centred(
     stretch = 1.0 if column is None else math.sqrt((d + 1) / d)  # the design divides by √(d + 1)
     scale = np.where(varying, 1.0, np.inf) / stretch
     constant = None if column is None else column * stretch
-    found = scaled(design, mean, scale, constant=constant, near=near)
-    return found, np.where(varying, mean, 0.0)
+    return scaled(design, mean, scale, constant=constant, near=near), np.where(varying, mean, 0.0)

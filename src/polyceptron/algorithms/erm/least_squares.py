@@ -74,7 +74,6 @@ class _Gram:
 
     def __init__(self, gram: Array, design: Design, plain: Design) -> None:
         n, d = design.shape
-        self.tall = n >= d
         # What the smallest eigenvalue is known to: of forming the matrix, and of decomposing it.
         doubt = sum_rounding(max(n, d)) * float(np.trace(gram))
         values, self.vectors = scipy.linalg.eigh(gram, overwrite_a=True, check_finite=False)
@@ -85,7 +84,7 @@ class _Gram:
             self.smallest = max(float(values[~self.null][0]) - doubt - 8 * EPS * largest, 0.0)
         if self.null.any():  # an eigenvalue is known to ε, but Av to ε too: that is far less
             v = self.vectors[:, self.null].T
-            size = np.linalg.norm(design.fields(v) if self.tall else design.back(v), axis=1)
+            size = np.linalg.norm(design.fields(v) if n >= d else design.back(v), axis=1)
             noise = sum_rounding(max(n, d)) * float(np.linalg.norm(design.row_norms))
             if size.max() > _NOISE * noise or _rank(plain) > np.count_nonzero(~self.null):
                 self.smallest = 0.0
@@ -104,19 +103,17 @@ class _Gram:
 def _rank(design: Design) -> int:
     """Of C, the rows less the first, with columns whose largest entry is 1."""
     (n, d), first = design.shape, np.asarray(design.read_rows(slice(0, 1))[0], dtype=float)
-    every, one = np.full(d, True), np.ones(d)
-    moved = BlockwiseDesign(design, ScaleRows(first, one, every), d)
-    unit = moved.largest()
+    every = np.full(d, True)
+    unit = BlockwiseDesign(design, ScaleRows(first, np.ones(d), every), d).largest()
     C = BlockwiseDesign(design, ScaleRows(first, np.where(unit > 0, unit, 1.0), every), d)
     values = scipy.linalg.eigvalsh(C.gram(), overwrite_a=True, check_finite=False)
     return int(np.count_nonzero(values > max(n, d) * EPS * values[-1]))
 
 
-class _ShiftedGram:
+class _ShiftedGram(_Gram):
     """The Cholesky factor of Gram + λ for one λ > 0, which is also its least curvature."""
 
-    def __init__(self, gram: Array, shape: tuple[int, int], ridge: float) -> None:
-        self.tall = shape[0] >= shape[1]
+    def __init__(self, gram: Array, ridge: float) -> None:
         shifted = gram.copy()
         shifted[np.diag_indices_from(shifted)] += ridge
         self.factor = scipy.linalg.cho_factor(shifted, overwrite_a=True, check_finite=False)
@@ -166,10 +163,10 @@ def _fit_centred(
         rooted = WeightedRows(plain, np.sqrt(samples.weights))
         rooted.watch = plain.watch
         samples = replace(samples, design=rooted)
-    products, shape = samples.design.gram(), samples.design.shape
+    products = samples.design.gram()
     if len(ridges) == 1 and ridges[0] > 0:
         with suppress(np.linalg.LinAlgError):
-            one = _ShiftedGram(products, shape, ridges[0])
+            one = _ShiftedGram(products, ridges[0])
             fits = _fit_block(one, samples, loss, ridges, tol, stray)
             if fits[0].status != Status.TOLERANCE_NOT_MET:
                 return fits
@@ -185,39 +182,35 @@ def _fit_centred(
 
 
 def _fit_block(
-    gram: _Gram | _ShiftedGram,
-    samples: Samples,
-    loss: Loss,
-    ridges: Sequence[float],
-    tol: float,
-    stray: float,
+    gram: _Gram, samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, stray: float
 ) -> list[ERMFit]:
     (design, y, k), lam = samples, np.array(ridges, dtype=float)
     before, nothing = design.passes, np.full(lam.size, np.inf)
+    tall = design.n_samples >= design.dimension
     convexity = np.array([max(gram.convexity(ridge) - stray, ridge) for ridge in ridges])
     root, level = np.sqrt(weights_or_ones(samples.weights, y.size)), np.zeros((k, 1))
     if samples.features is not None:
         level[:, 0] = np.bincount(y, root**2, k) / (root**2).sum()
     Y = (np.eye(k)[:, y] - level) * root
-    solution = gram.solve(design.back(Y) if gram.tall else Y, lam)
+    solution = gram.solve(design.back(Y) if tall else Y, lam)
     W, fields = np.zeros((lam.size, k, design.dimension)), np.full((lam.size, *Y.shape), np.nan)
     norm, bound, met, stop = np.nan * nothing, nothing, nothing < 0, False
     kept = W, fields, norm, bound
     try:
         for step in range(_CORRECTIONS + 1):
-            W = solution if gram.tall else design.back(solution)
+            W = solution if tall else design.back(solution)
             fields = design.fields(W)
             misfit = Y - fields
-            residual = design.back(misfit) if gram.tall else misfit
+            residual = design.back(misfit) if tall else misfit
             residual = residual - lam[:, None, None] * solution
-            G = residual if gram.tall else design.back(residual)
+            G = residual if tall else design.back(residual)
             norm, enough = norms(G), tol * norms(W)
             # (AᵀA + λ)⁻¹Aᵀ is not above (λ + σ²)^{−½}, σ the least singular value: L counts as 4.
             sizes = lengths(fields), lengths(misfit), np.ones(1)
             with np.errstate(divide="ignore", over="ignore"):
                 bound = certificate(design, None, convexity, W, G, sizes, 4.0, None, enough)[1]
                 bound = bound + stray * norms(W) / np.maximum(convexity, np.finfo(float).tiny)
-                if not gram.tall:
+                if not tall:
                     # W is AᵀC up to rounding, which A sees again, and so does the gradient there.
                     off = sum_rounding(y.size) * (lengths(solution) @ design.row_norms)
                     stretch = float(np.linalg.norm(design.row_norms))

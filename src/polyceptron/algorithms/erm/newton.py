@@ -45,10 +45,9 @@ def whole_hessian(rows: AnyArray, H: AnyArray, ridge: Any) -> AnyArray:
     """Σ x̂x̂ᵀ ⊗ H + λ, (…, r·d, r·d), of rows x̂ (n, d) and H (…, n, r, r); λ also (…, d)."""
     d, r, lead = rows.shape[1], H.shape[-1], H.shape[:-3]
     whole = np.empty((*lead, r, d, r, d), rows.dtype)
-    for a in range(r):
-        for b in range(a, r):
-            block = (rows.T * H[..., None, :, a, b]) @ rows
-            whole[..., a, :, b, :], whole[..., b, :, a, :] = block, block.swapaxes(-1, -2)
+    for a, b in zip(*np.triu_indices(r), strict=True):
+        block = (rows.T * H[..., None, :, a, b]) @ rows
+        whole[..., a, :, b, :], whole[..., b, :, a, :] = block, block.swapaxes(-1, -2)
     flat, each = whole.reshape(*lead, r * d, r * d), np.arange(r * d)
     flat[..., each, each] += np.tile(np.broadcast_to(ridge, (*lead, d)), r)
     return flat
@@ -130,8 +129,6 @@ def _diagonal(design: Design, curvature: Curvature, ridges: Array, dtype: Any) -
     Or where their ridges differ, as that of an intercept does. Others go without.
     """
     if design.reading_is_dear:
-        if ridges.ndim == 1:
-            return None
         squares = np.full(design.dimension, float((design.row_norms**2).sum()) / design.dimension)
     else:
         squares = design.column_squares
@@ -278,15 +275,14 @@ class _Newton:
             self.descend(todo)
             self.limit = np.minimum(self.count + 4, self.max_iter)  # to repair what had piled up
             self.Z = self.design.fields(self.U)
-        rounding, distance, enough = self.certificate(every, self.U, self.Z, here, G)
+        rounding, distance, enough = self.certificate(every, here, G)
         met = distance <= enough
         found = Minimum(self.U, self.Z, here, norm, rounding, distance, self.count, met)
         return found if met.all() or self.max_iter == 0 else self.zero_where_minimal(found)
 
-    def certificate(self, index: Labels, *point: Any) -> tuple[Array, Array, Array]:
-        (U, Z, here, G), ridges = point, self.ridges[index]
-        own = self.design, self.objective, self.intercept
-        return distances(*own, ridges, U, Z, here, G, self.target)
+    def certificate(self, index: Labels, here: Evaluation, G: Array) -> tuple[Array, Array, Array]:
+        own = self.design, self.objective, self.intercept, self.ridges[index]
+        return distances(*own, self.U[index], self.Z[index], here, G, self.target)
 
     def zero_where_minimal(self, found: Minimum) -> Minimum:
         """U = 0 where the gradient there is no more than rounding: no relative bound can be met."""
@@ -347,15 +343,13 @@ class _Newton:
         The certificate is asked for only where a gradient seems small enough.
         """
         ridges, U = self.ridges[index], self.U[index]
-        pulls = by_feature(pulls_of(self.intercept, ridges))
-        G = self.design.back(here.residual) + pulls * U
+        G = self.design.back(here.residual) + by_feature(pulls_of(self.intercept, ridges)) * U
         norm = norms(G)
         goal = self.target * ridges * size_of(self.intercept, U)
         near = np.flatnonzero(norm <= goal)
         if near.size:
             part = here if near.size == len(norm) else here.take(near)
-            at = index[near]
-            rounding, distance, enough = self.certificate(at, U[near], self.Z[at], part, G[near])
+            rounding, distance, enough = self.certificate(index[near], part, G[near])
             if self.intercept is None:
                 goal[near] = np.maximum(goal[near] - rounding, 0.05 * rounding)
             else:  # the distance is linear in the gradient, but for rounding

@@ -187,8 +187,7 @@ class SoftmaxObjective(Objective):
         """diag p − ppᵀ between the coordinates of the class differences."""
         p = evaluation.source.astype(dtype, copy=False)
         share = None if self.weights is None else self.weights.astype(dtype, copy=False)
-        basis = None if self.whole else self.basis.astype(dtype)
-        return RankOneCurvature(p, basis, self.y, share)
+        return RankOneCurvature(p, None if self.whole else self.basis.astype(dtype), self.y, share)
 
     def rows(self, rows: slice) -> SoftmaxObjective:
         """Of some samples only."""
@@ -360,15 +359,6 @@ def lengths(part: AnyArray) -> AnyArray:
     return np.sqrt(np.einsum("lrn,lrn->ln", part, part))
 
 
-def objective_of(
-    loss: Loss, y: Labels, n_classes: int, weights: Array | None, whole: bool
-) -> Objective:
-    """The sum over samples that a fit of the loss minimises."""
-    if loss.solver == "softmax":
-        return SoftmaxObjective(y, n_classes, weights, whole)
-    return LossObjective(loss, y, n_classes, weights)
-
-
 EPS = float(np.finfo(float).eps)
 _FEW = 8.0  # c
 
@@ -396,8 +386,8 @@ def gradient_rounding(
     bent = stiffness * off
     through = bent @ a
     if smoothness is not None:
-        squares = np.einsum("ln,ln->l", off, off)
-        through = np.minimum(through, 0.5 * np.sqrt(ridges * smoothness * squares))
+        squares = ridges * smoothness * np.einsum("ln,ln->l", off, off)
+        through = np.minimum(through, 0.5 * np.sqrt(squares))
     if (through + rest > enough).any():
         through = np.minimum(through, design.stretch * np.sqrt(np.einsum("ln,ln->l", bent, bent)))
     return np.asarray(through + rest)

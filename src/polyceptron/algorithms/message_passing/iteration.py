@@ -268,11 +268,10 @@ def shared_step(
     V is `floor` at least. Both products are made while a block of X is at hand, if reading is dear.
     """
     d, directions = design.dimension, basis.shape[0] - 1
-    precise = design.dtype
 
     def step(here: Iterate) -> Iterate:
         inner = _Scores(here.scores, y, max(float(here.variance), floor), basis, student)
-        back, found = design.through(here.weights.astype(precise, copy=False), inner)
+        back, found = design.through(here.weights.astype(design.dtype, copy=False), inner)
         scores = np.hstack([part for part, _ in found]) if len(found) > 1 else found[0][0]
         precision = max(sum(curvature for _, curvature in found) / (d * directions), 0.0)
         gamma = back + precision * here.weights
@@ -290,21 +289,19 @@ def full_step(
 
     `biases` (k,) are added to the fields that labels see.
     """
-    precise = design.dtype
 
     def step(here: Iterate) -> Iterate:
-        fields = design.fields(here.weights.astype(precise, copy=False))
+        fields = design.fields(here.weights.astype(design.dtype, copy=False))
         v = np.maximum(design.fields_squared(here.variance).T, floor)
         # P diag(v) P f; the channel ignores what is common
         omega = fields.T @ basis.T - v * (here.scores.T @ basis.T)
         found = channel.posterior(omega + biases, y, v, NODES)
         scores = np.ascontiguousarray((found.score @ basis).T)
         precision = np.maximum(design.back_squared(class_numbers(found.diagonal).T).T, 0.0)
-        back = design.back(scores.astype(precise, copy=False))
+        back = design.back(scores.astype(design.dtype, copy=False))
         gamma = back.T @ basis.T + precision * (here.weights.T @ basis.T)
         mean, diagonal = row.diagonal_posterior(gamma, precision)
-        variance = class_numbers(diagonal).T
-        return Iterate(np.ascontiguousarray((mean @ basis).T), variance, scores)
+        return Iterate(np.ascontiguousarray((mean @ basis).T), class_numbers(diagonal).T, scores)
 
     return step
 
@@ -401,9 +398,8 @@ def correlated_amp(
         s = np.einsum("ij,ij->i", F @ C, F)
         new = s / np.maximum(1 - s * D, _FLAT)
         posterior = Posterior(channel, here.weights.T @ basis.T, C, omega, V, found.log_z, None)
-        return Iterate(
-            np.ascontiguousarray(mean.T), new[None], np.ascontiguousarray(f.T)
-        ), posterior
+        weights, scores = (np.ascontiguousarray(part.T) for part in (mean, f))
+        return Iterate(weights, new[None], scores), posterior
 
     if start is None:
         spread = np.maximum((F * F) @ prior, 1e-300)

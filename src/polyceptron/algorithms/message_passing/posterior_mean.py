@@ -161,8 +161,7 @@ class _Run(NamedTuple):
         """
         design, y, k = self.samples
         settings |= {"classes": k, "features": self.spectrum.name}
-        path, every = keep
-        watch.checkpoint.open(path, every, design, y, **settings)
+        watch.checkpoint.open(keep[0], keep[1], design, y, **settings)
         truth = None if self.truth is None else np.ascontiguousarray((self.truth @ self.basis).T)
         size = design.dimension * (k - 1)
 
@@ -196,9 +195,8 @@ class _Run(NamedTuple):
         if truth is not None and alike:
             q, m = (np.array([entry[name] for entry in trace]) for name in ("q", "m"))
             rho = m / np.sqrt(np.maximum(q * inner(truth, truth) / size, 1e-300))
-            errors = generalisation_error(np.clip(rho, -1, 1), k)
-            for entry, error in zip(trace, errors, strict=True):
-                entry["generalisation_error"] = float(error)
+            for row, error in zip(trace, generalisation_error(np.clip(rho, -1, 1), k), strict=True):
+                row["generalisation_error"] = float(error)
         return AMPResult(
             weights, variance, end.n_iter, end.status, end.residual, end.damping, trace, scores,
             intercepts,
