@@ -132,10 +132,9 @@ class Correlated:
         prior = np.append(np.ones(m), [10.0] * way.bias)
 
         def run(channel: Channel, tol: float, near: Posterior | None) -> Posterior:
-            start = near.end.last if near is not None and near.converged else None
             return correlated_amp(
                 F, y, model.classes_.size, prior, channel, tol=tol, max_iter=model.max_iter,
-                start=start,
+                start=near.end.last if near is not None and near.converged else None,
             )  # fmt: skip
 
         best = best_posterior(run, noise, model.tol, _CORRELATED)
@@ -208,15 +207,13 @@ def left_out(design: Design, y: Labels, channel: Channel, model: AMPClassifier) 
         design, y, model.prior, model.variances_, tol=model.tol, max_iter=model.max_iter,
         n_classes=model.classes_.size, noise=channel, verbose=model.verbose,
     )  # fmt: skip
-    if model.variances_ == "full":
-        variance = independent_variance(design, result.variance)
-    else:
-        variance = np.full(y.size, float(result.variance))
+    V, full = result.variance, model.variances_ == "full"
+    variance = independent_variance(design, V) if full else np.full(y.size, float(V))
     fields = design.fields(np.ascontiguousarray(result.weights.T)).T
     cavity = fields - variance[:, None] * result.scores
     variance = np.maximum(variance, 1e-300)
     log_chance = channel.posterior(cavity, y, variance, _ORDER).log_z
-    return Posterior(channel, result.weights, result.variance, cavity, variance, log_chance, result)
+    return Posterior(channel, result.weights, V, cavity, variance, log_chance, result)
 
 
 def independent_variance(design: Design, variance: Any) -> Array:
@@ -420,14 +417,12 @@ class AMPClassifier(linear.LinearClassifier):
     def predict_proba(self, X: Any) -> Array:
         """Posterior probability of each class, (n, k)."""
         omega, variance = self._predictive(X)
-        classes = range(omega.shape[1])
-        logs = [self.noise_.posterior(omega, label, variance).log_z for label in classes]
+        logs = [self.noise_.posterior(omega, c, variance).log_z for c in range(omega.shape[1])]
         return self._like(X, softmax(np.column_stack(logs), axis=1))
 
     def _predictive(self, X: Any) -> tuple[Array, Array]:
         """Mean (n, k) and variance (n,) of the fields of new samples."""
         X = self._features(X)
-        ones = 1.0 if self._way.ones else None
-        design = self._scaling.design(X, constant=ones, varying=True)
+        design = self._scaling.design(X, constant=1.0 if self._way.ones else None, varying=True)
         variance = self._way.field_variance(design, self.variance_)
         return linear.fields_at(X, *self._class_weights), np.maximum(variance, 1e-300)

@@ -200,7 +200,6 @@ def class_coordinates(loss: Loss, n_classes: int) -> Array:
     """
     z = np.random.default_rng(0).standard_normal((2 * n_classes, n_classes))
     slope = loss.gradient(z, np.arange(2 * n_classes) % n_classes)
-    common = float(np.abs(slope.sum(1)).max())
-    if common <= 1e-12 * float(np.abs(slope).max(initial=0.0)):
+    if float(np.abs(slope.sum(1)).max()) <= 1e-12 * float(np.abs(slope).max(initial=0.0)):
         return difference_basis(n_classes)
     return np.eye(n_classes)

@@ -287,8 +287,7 @@ class Design(ABC):
 
     def fields_squared(self, C: Array) -> Array:
         """C(X²)ᵀ/d, (c, d) to (c, n): squares are taken by block, never of all X at once."""
-        small = (C / self.dimension).astype(self.dtype)
-        return self._by_row(small, np.float64, np.square)
+        return self._by_row((C / self.dimension).astype(self.dtype), np.float64, np.square)
 
     def back_squared(self, H: Array) -> Array:
         """HX²/d, (c, n) to (c, d)."""
@@ -324,12 +323,8 @@ class Design(ABC):
             for rows, block in self.blocks(size):
                 wide[rows] = self.times_columns(block * scale**2)
             return wide
-
-        def product(block: AnyArray) -> AnyArray:
-            return (A := block * scale).T @ A
-
         out = np.zeros((d, d))
-        for rows, part in self.each_block(product, (), None, size):
+        for rows, part in self.each_block(lambda block: (A := block * scale).T @ A, (), None, size):
             out += part
             height = rows.stop - rows.start
             self.watch.step(-(-rows.stop // height), -(-n // height), math.inf, 0.0)

@@ -301,17 +301,15 @@ class ERMClassifier(linear.LinearClassifier):
             found[kind], rival = (path, area), (path.best / size, path.chosen)
             if stopped := path.interrupted:
                 break
-        self.scaling_, *others = found
+        chosen = {kind: one.chosen for kind, (one, _) in found.items()}
+        self.scaling_, *others = chosen
         for kind in others:
-            if found[self.scaling_][0].chosen.above(found[kind][0].chosen) > ridge_choice.CLEAR:
+            if chosen[self.scaling_].above(chosen[kind]) > ridge_choice.CLEAR:
                 self.scaling_ = kind
         path, area = found[self.scaling_]
         path.interrupted = stopped
         if len(found) > 1:
-            self.scaling_scores_ = {
-                kind: (one.chosen.mean, one.chosen.standard_error)
-                for kind, (one, _) in found.items()
-            }
+            self.scaling_scores_ = {c: (one.mean, one.standard_error) for c, one in chosen.items()}
         self.ridge_, self.method_ = path.best * area, path.method
         tried = [(one.ridge * area, one.mean, one.standard_error) for one in path.tried]
         names = ("ridge", "score", "standard_error")
@@ -385,8 +383,7 @@ class ERMClassifier(linear.LinearClassifier):
         )  # fmt: skip
         names = np.asarray(getattr(self, "feature_names_in_", [f"x{i}" for i in range(d)]))
         shown = self.classes_[1:] if k == 2 else self.classes_
-        found = feature_frame(fitted, inverse, names[varying], shown, scale)
-        return found.reindex(names)
+        return feature_frame(fitted, inverse, names[varying], shown, scale).reindex(names)
 
     def held_out_scores(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, *, level: float = 0.95

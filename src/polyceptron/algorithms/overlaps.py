@@ -29,7 +29,6 @@ P(argmax s = y | g, t) = Σ_l Z_l(g, ν) P(y = l | t).
 """
 
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -181,8 +180,7 @@ def _utility_error(W: Array, T: Array, added: float, tol: float, seed: int) -> E
             rho = float(np.vdot(W, T))
             angle = math.atan2(math.sqrt(max(1 + added - rho * rho, 0.0)), rho)
         return ErrorEstimate(angle / math.pi if W.any() else 0.5, 1e-15)
-    noise = added * (np.eye(k) - 1 / k)
-    student, teacher, cross = W.T @ W, T.T @ T + noise, W.T @ T
+    student, teacher, cross = W.T @ W, T.T @ T + added * (np.eye(k) - 1 / k), W.T @ T
     spreads = [np.linalg.eigvalsh(gram) for gram in (student, teacher)]
     if k == 3 and all(v[1] > 1e-9 * v[2] for v in spreads):  # no orthant is flat
         coarse, fine = (
@@ -254,12 +252,10 @@ def _sampled_error(
     joint = np.block([[a * a * S, a * b * C], [a * b * C.T, b * b * T]])
     noise = float(np.linalg.eigvalsh(joint)[0]) * (1 - 1e-6)
     rho = float(np.trace(C)) * a * b / (k - 1)
-    integrand: Callable[[Array], Array]
     if channel is None and noise > _FLAT and 0 < rho < 1:
         known = 1 - float(generalisation_error(rho, k))
         lift = np.kron(np.eye(2), basis) @ _common_first(joint, noise) / math.sqrt(noise)
-        twin = basis * math.sqrt(rho / (1 - rho))
-        integrand = partial(_smooth_agreement, lift=lift, twin=twin)
+        integrand = partial(_smooth_agreement, lift=lift, twin=basis * math.sqrt(rho / (1 - rho)))
     else:
         noise = float(np.linalg.eigvalsh(rest)[0]) * (1 - 1e-6)
         noise = noise if noise > _FLAT * float(np.trace(S)) else 0.0
@@ -311,6 +307,5 @@ def _smooth_agreement(points: Array, lift: Array, twin: Array) -> Array:
     for part in np.array_split(points, chunks):
         fields = part @ lift.T
         both = win_probabilities(fields[:, :k]) * win_probabilities(fields[:, k:])
-        symmetric = win_probabilities(part[:, :r] @ twin.T)
-        parts.append((both - symmetric**2).sum(1))
+        parts.append((both - win_probabilities(part[:, :r] @ twin.T) ** 2).sum(1))
     return np.concatenate(parts)

@@ -187,15 +187,13 @@ class _Programme:
         """min cost·(W, t) with matrix·(W, t) ≥ 0: weights (d, k), their margins, and the duals."""
         size = self.J.shape[1]
         bounds = [(-1.0, 1.0)] * size + [(None, None)] * (cost.size - size)
-        zeros = np.zeros(len(matrix))
-        found = linprog(cost, A_ub=-matrix, b_ub=zeros, bounds=bounds, method="highs")
+        found = linprog(cost, A_ub=-matrix, b_ub=np.zeros(len(matrix)), bounds=bounds)
         if found.status != 0 or found.x is None:
             return None
         weights = np.zeros((self.fields.shape[1], self.k))
         weights[:, :-1] = found.x[:size].reshape(self.k - 1, -1).T
         weights -= weights.mean(1, keepdims=True)
-        margins = self.J @ found.x[:size]
-        return weights, margins, np.maximum(-found.ineqlin.marginals, 0.0)
+        return weights, self.J @ found.x[:size], np.maximum(-found.ineqlin.marginals, 0.0)
 
     def proof(self, a: Array) -> tuple[Array, float]:
         """Multipliers of the rows given as (n, k), of sum 1, and the norm of their combination.
@@ -248,8 +246,7 @@ def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None)
             break
         turn += 1
         doubt = slope + float(found.rounding[0])
-        size = float(size_of(free, U[None])[0])
-        enough = max(tol * size, _ZERO / max(steep, _ZERO))
+        enough = max(tol * float(size_of(free, U[None])[0]), _ZERO / max(steep, _ZERO))
         if steep == 0:  # X is 0, and so are the fields of any weights
             bound = 0.0
         elif steep * doubt < curvature:
@@ -285,8 +282,7 @@ def _smallest_curvature(design: Design, objective: SoftmaxObjective, found: Mini
         inner, H = sample_matrices(bend, found.Z.shape)[0], np.zeros((r * d, r * d))
         for rows, block in design.blocks():
             H += whole_hessian(block * np.float64(design.scale), inner[rows], 0.0)
-        rounding = 1e-14 * float(np.trace(H))
-        return float(eigvalsh(H, subset_by_index=[0, 0])[0]) - rounding
+        return float(eigvalsh(H, subset_by_index=[0, 0])[0] - 1e-14 * np.trace(H))  # rounding
 
     def apply(u: Array) -> Array:
         return np.asarray(design.through(u.reshape(found.U.shape), bend)[0]).ravel()

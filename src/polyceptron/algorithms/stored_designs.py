@@ -202,18 +202,14 @@ class FileDesign(designs.Design):
         return out
 
     def blocks(self, n_bytes: int = designs.BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
-        buffer: AnyArray | None = None
+        buffer = np.empty((next(self.slices(n_bytes)).stop, self.dimension), self.dtype)
         for rows in self.slices(n_bytes):
-            if self._file is None:
-                yield rows, np.array(self._X[rows])
-                continue
-            if buffer is None:
-                buffer = np.empty((rows.stop, self.dimension), self.dtype)
             yield rows, self._read(rows, buffer[: rows.stop - rows.start])
 
     def _read(self, rows: slice, into: AnyArray | None = None) -> AnyArray:
         """These rows, read into an array of their shape."""
-        assert self._file is not None
+        if self._file is None:
+            return np.array(self._X[rows])
         if into is None:
             into = np.empty((rows.stop - rows.start, self.dimension), self.dtype)
         view, done = memoryview(into.reshape(-1)).cast("B"), 0  # type: ignore[arg-type]
@@ -225,8 +221,7 @@ class FileDesign(designs.Design):
                     raise self._missing(rows.start, rows.stop, "the file is cut short")
                 done += got
         except OSError as error:
-            why = error.strerror or str(error)
-            raise self._missing(rows.start, rows.stop, why) from None
+            raise self._missing(rows.start, rows.stop, error.strerror or str(error)) from None
         return into
 
     def _missing(self, first: int, last: int, why: str) -> InvalidInput:
