@@ -42,8 +42,7 @@ class ClassMoments(NamedTuple):
     @property
     def varies(self) -> Array:
         """Which features vary within some class, beyond rounding: (d,)."""
-        spread = np.einsum("caa->ca", self.covariances).max(0)
-        return np.asarray(spread > _ROUNDING * (self.means**2).max(0))
+        return np.einsum("caa->ca", self.covariances).max(0) > _ROUNDING * (self.means**2).max(0)
 
     def shrinkage(self) -> Array:
         """ρ of each class, (k,)."""

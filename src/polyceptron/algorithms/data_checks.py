@@ -83,8 +83,7 @@ def class_factors(class_weight: Any, samples: Samples) -> Array | None:
     if isinstance(class_weight, str):
         check_choice("class_weight", class_weight, ("balanced",))
         counts = np.bincount(samples.y, samples.weights, k)
-        factors = samples.total / (k * np.where(counts > 0, counts, np.inf))
-        return np.asarray(factors[samples.y])
+        return np.asarray(samples.total / (k * np.where(counts > 0, counts, np.inf)))[samples.y]
     if isinstance(class_weight, dict):
         wrong = [c for c in class_weight if isinstance(c, bool) or c not in range(k)]
         if wrong:

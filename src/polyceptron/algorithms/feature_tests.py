@@ -137,9 +137,8 @@ def feature_statistics(fit: Fitted, precision: Array | None = None) -> tuple[Arr
     turn = contrasts.T @ fit.basis  # (k−1, r)
     back = turn @ np.linalg.inv(_own_response(H, rows, fit.counts, parts.U, factor, K))
     moved = own @ turn.T - (parts.e @ G / parts.variance[:, None]) @ back.T
-    rest = (G - parts.U @ (parts.U.T @ G)) @ back.T
     shown = contrasts[1:] - contrasts[:1] if k == 2 else contrasts  # e_c − 1/k of every class
-    spread = ((rest @ shown.T) ** 2).sum(0)
+    spread = (((G - parts.U @ (parts.U.T @ G)) @ back.T @ shown.T) ** 2).sum(0)
     statistic = np.full(d, np.nan)
     tested = np.flatnonzero(np.isfinite(parts.variance))
     for some in np.array_split(tested, -(-tested.size * G.size // _BLOCK) or 1):

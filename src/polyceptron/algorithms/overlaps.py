@@ -162,9 +162,8 @@ def exact_generalisation_error(
     # In units of the teacher's norm, per class direction.
     added = variance * d / size / size if variance > 0 else 0.0
     found = _utility_error(W, T, added, tol, seed)
-    return ErrorEstimate(
-        (1 - guesses) * found.value + guesses * (1 - 1 / k), (1 - guesses) * found.uncertainty
-    )
+    value = (1 - guesses) * found.value + guesses * (1 - 1 / k)
+    return ErrorEstimate(value, (1 - guesses) * found.uncertainty)
 
 
 def _utility_error(W: Array, T: Array, added: float, tol: float, seed: int) -> ErrorEstimate:

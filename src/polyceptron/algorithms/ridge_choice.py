@@ -229,9 +229,8 @@ class RidgePath:
     def downhill(self) -> tuple[float, float]:
         """Where the best is at an end and the score falls: the factor to the next, and the fall."""
         scores, best = [one.judged for one in self.tried], self.chosen
-        if len(scores) < 2 or abs(scores[0] - scores[1]) < _GAIN > abs(scores[-2] - scores[-1]):
-            return 0.0, 0.0
-        for end, beside, factor in ((0, 1, 1 / _DOWN), (-1, -2, _DOWN)):
+        ends = ((0, 1, 1 / _DOWN), (-1, -2, _DOWN)) if len(scores) > 1 else ()
+        for end, beside, factor in ends:
             if best is self.tried[end] and (fall := scores[beside] - scores[end]) > _GAIN:
                 return factor, fall
         return 0.0, 0.0
@@ -340,8 +339,7 @@ class Folds:
         y, share, scores = self.search.samples.y[at], self.search.share[at], list[Array]()
 
         def fields(Z: AnyArray) -> Array:
-            parts = [z[:, test].T for z, test in zip(Z, self.tests, strict=True)]
-            return np.asarray(np.vstack(parts) @ basis.T)
+            return np.vstack([z[:, own].T for z, own in zip(Z, self.tests, strict=True)]) @ basis.T
 
         def still(before: AnyArray, Z: AnyArray, small: bool) -> bool:
             scores.extend(self.search.score(fields(z), y) for z in (before, Z)[bool(scores) :])

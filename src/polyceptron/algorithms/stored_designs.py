@@ -116,8 +116,7 @@ class SparseDesign(designs.Design):
 
     @cached_property
     def row_norms(self) -> Array:  # type: ignore[override]
-        squares = np.asarray(self._squares.sum(1, dtype=np.float64)).ravel()
-        return np.asarray(np.sqrt(squares) * self.scale)
+        return np.sqrt(np.asarray(self._squares.sum(1, dtype=np.float64)).ravel()) * self.scale
 
     def column_moments(self, weights: Array | None = None) -> designs.ColumnMoments:
         w = designs.weights_or_ones(weights, self.n_samples)

@@ -116,8 +116,7 @@ class Constraints:
 
     def margins(self, U: Array) -> Array:
         """JU: one number per constraint."""
-        result: Array = np.einsum("ir,ri->i", self.differences, (U @ self.rows.T)[:, self.position])
-        return result
+        return np.einsum("ir,ri->i", self.differences, (U @ self.rows.T)[:, self.position])
 
     def combine(self, shares: Array) -> Array:
         """Jᵀ·shares, shape (k−1, d)."""

@@ -66,9 +66,8 @@ def certificate(
     fields, residuals, stiffness = sizes
     norm, size = norms(G), norms(U)
     if intercept is None:
-        rounding = gradient_rounding(
-            design, size, ridges, *sizes, smoothness, ridges * enough - norm, unit
-        )
+        left = ridges * enough - norm
+        rounding = gradient_rounding(design, size, ridges, *sizes, smoothness, left, unit)
         return rounding, (norm + rounding) / ridges
     assert total is not None
     off, rest = roundings(design, size, ridges, fields, residuals, unit)

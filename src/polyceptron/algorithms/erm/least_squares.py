@@ -92,8 +92,7 @@ class _Gram:
     def solve(self, right: Array, ridges: Array) -> Array:
         """right (Gram + λ)⁻¹ (L, k, ·) for every λ; directions of zero stay zero where λ = 0."""
         total = self.values + ridges[:, None, None]
-        inner = (right @ self.vectors) / np.where(total > 0, total, np.inf)
-        return np.asarray(inner @ self.vectors.T)
+        return (right @ self.vectors) / np.where(total > 0, total, np.inf) @ self.vectors.T
 
     def convexity(self, ridge: float) -> float:
         """The least curvature of the objective among the weights that a solve can return."""

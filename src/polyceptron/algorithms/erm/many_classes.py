@@ -159,9 +159,8 @@ class _ManyClasses:
 
     def look(self, U: Array, pulls: Array, dtype: Any) -> _Point:
         """At weights U (1, k, d), in this precision; the softmax there is kept."""
-        slope, found = self.samples.design.through(
-            U.astype(dtype, copy=False), _Look(self.objective, self.softmax)
-        )
+        inner = _Look(self.objective, self.softmax)
+        slope, found = self.samples.design.through(U.astype(dtype, copy=False), inner)
         values, *parts = zip(*found, strict=True)
         fields, residuals = (np.hstack(part).astype(float) for part in parts)
         sizes = fields, residuals, np.minimum(0.5 * self.share, 2 * residuals)

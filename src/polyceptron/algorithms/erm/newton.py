@@ -115,10 +115,9 @@ def directions(
     for dtype, chosen in ((np.float32, ~double), (np.float64, double)):
         if chosen.any():
             curvature = objective.curvature(here.take(chosen), dtype)
+            part = ridges[chosen], G[chosen], tolerance[chosen]
             with np.errstate(over="ignore", invalid="ignore"):
-                D[chosen] = solve_newton(
-                    design, curvature, ridges[chosen], G[chosen], tolerance[chosen], dtype
-                )
+                D[chosen] = solve_newton(design, curvature, *part, dtype)
     D[~np.isfinite(D).all(axis=(1, 2))] = 0.0  # beyond single precision: no step, then in double
     return D
 
@@ -325,9 +324,8 @@ class _Newton:
             else:
                 rest = np.minimum(_LOOSE, np.maximum(np.sqrt(norm / first), 0.5 * goal / norm))
                 D = directions(self.design, self.objective, here, ridges, G, rest, double)
-            step, here, new = line_search(
-                self.design, self.objective, ridges, U[chosen], Z[chosen], here, G, D
-            )
+            own = self.design, self.objective, ridges, U[chosen], Z[chosen]
+            step, here, new = line_search(*own, here, G, D)
             stuck = step == 0
             stalled[stuck & (double | (self.direct is not None))] = _PATIENCE
             double |= stuck

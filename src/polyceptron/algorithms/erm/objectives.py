@@ -381,10 +381,9 @@ def gradient_rounding(
     norm (L,) of U; ‖z_μ‖, ‖g_μ‖ and s_μ, each (L, n); smoothness: L, if it is known. Where bounds
     that cost nothing are above `enough` (L,), ‖X/√d‖ is found out. `unit`: of rounding, in ε.
     """
-    a = design.row_norms
     off, rest = roundings(design, norm, ridges, fields, residuals, unit)
     bent = stiffness * off
-    through = bent @ a
+    through = bent @ design.row_norms
     if smoothness is not None:
         squares = ridges * smoothness * np.einsum("ln,ln->l", off, off)
         through = np.minimum(through, 0.5 * np.sqrt(squares))

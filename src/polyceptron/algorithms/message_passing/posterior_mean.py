@@ -297,9 +297,8 @@ def amp(
         step = iteration.full_step(design, labels, basis, channel, row, floor, offsets)
         spread = np.tile(V * power if start == "uninformed" else V + 0 * power, (k, 1))
     else:
-        step = iteration.shared_step(
-            design, labels, basis, partial(channel.denoise, order=iteration.NODES), row, floor
-        )
+        student = partial(channel.denoise, order=iteration.NODES)
+        step = iteration.shared_step(design, labels, basis, student, row, floor)
     return run.result(
         step, Iterate(weights, spread, np.zeros((k - 1, design.n_samples))),
         Watch("message passing", verbose, callback), alike, (checkpoint, checkpoint_every),
