@@ -66,7 +66,7 @@ def test_a_fit_that_fails_does_too():
 
 GRADIENT = "polyceptron.model.losses.cross_entropy.CrossEntropy.gradient"
 CURVE = "polyceptron.theory.bayes_optimal.solution_curve.SolutionCurve.points"
-FOLDS = "polyceptron.theory.bayes_optimal.transitions.curve_of"
+FOLDS = "polyceptron.theory.bayes_optimal.solution_curve.curve_of"
 
 
 @pytest.mark.parametrize(
