@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 
 SMALL = Profile(
     "small", amp_dimension=200, amp_runs=5, trace_dimension=400, erm_dimension=120, erm_instances=6,
-    further_instances=6, noisy_instances=4, line_points=7, symbols=4, classes=(2, 3, 5),
+    further_instances=6, noisy_instances=4, line_points=6, symbols=4, classes=(2, 3, 5),
     amp_classes=(2,), amp_classes_dimension=200, amp_classes_runs=5, error_tolerance=0.01,
     transition_tolerance=0.1, transition_classes=(2, 3, 4), rival_points=2, rival_ridge=0.1,
     separable_dimension=14, separable_instances=2,

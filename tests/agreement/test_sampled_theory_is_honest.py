@@ -91,15 +91,6 @@ def test_default_tolerance_is_met(teacher):
         assert point.uncertainty <= effort(teacher).tolerance
 
 
-def test_a_row_does_not_depend_on_its_neighbours():
-    """The same α alone, and between an easy one and one that needs far more points."""
-    alone = fixed_points(SEVEN, 2.0, branch="optimal")[0]
-    company = fixed_points(SEVEN, [3.2, 2.0, 0.01], branch="optimal")
-    found = {p.alpha: p for p in company}[2.0]
-    assert found.generalisation_error == pytest.approx(alone.generalisation_error, rel=1e-13)
-    assert found.uncertainty == pytest.approx(alone.uncertainty, rel=1e-6)
-
-
 def test_close_to_the_transition_a_coarse_curve_does_not_choose(monkeypatch):
     """α_IT ≈ 3.436: with few points the row carries both errors, and its uncertainty."""
     (point,) = at_effort(monkeypatch, SEVEN, 4, [3.436])

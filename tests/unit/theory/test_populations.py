@@ -146,7 +146,7 @@ def test_bars_hold_against_finer_rules(monkeypatch):
     assert sum(point.status == "ok" for point in found) >= 5
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_bars_of_many_classes_hold_against_scalars(seed):
     """Random teachers whose classes are alike, by matrices: the scalar theory shares no rule."""
     rng = np.random.default_rng([3, seed])
