@@ -94,8 +94,8 @@ def asymptotics(
     estimator : Estimator or str
         An estimator or its name.
     alpha_max : float, optional
-        By default 1e6 for two and three classes, and 1e4 above or with noise; 400 for four and more
-        classes that are not alike.
+        By default 1e6 for two and three classes, and 1e4 above or with noise; 400 for three and
+        more classes that are not alike.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def asymptotics(
     exact, few = None if known is None else known.exponent, teacher.n_classes <= 3
     if alpha_max is None:
         alpha_max = 1e6 if few and alike and teacher.channel.noiseless else 1e4
-        alpha_max = alpha_max if few or alike else 400.0
+        alpha_max = alpha_max if alike or teacher.n_classes == 2 else 400.0  # far it takes long
     if not 100 <= alpha_max <= 1e7:
         raise InvalidInput(f"alpha_max must be between 100 and 1e7, got {alpha_max!r}")
     alpha = np.array([alpha_max * RATIO**i for i in range(1 - N_POINTS, 1)])
@@ -130,8 +130,9 @@ def asymptotics(
     if alike:
         floor = error_floor(teacher.channel, teacher.n_classes)
     else:
-        floor = float(error[-1] - (error[-2] - error[-1]) / (_FAR - 1))
+        floor, coarser = error[-1] - (error[-2:-4:-1] - error[-1]) / (far[-1] / far[-2:-4:-1] - 1)
         floor_spread = float(uncertainty[-1] + sum(uncertainty[-2:]) / (_FAR - 1))
+        floor_spread += float(abs(floor - coarser))  # three times what 1/α² leaves
         error, uncertainty, ridge = error[:-1], uncertainty[:-1], ridge[:-1]
     excess = error - floor
     sign = 1.0 if alike else math.copysign(1.0, excess[-1])

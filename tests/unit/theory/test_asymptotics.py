@@ -148,3 +148,11 @@ def test_biases_leave_the_bayes_optimal_constant():
     assert abs(rare.floor) < 1e-10
     with pytest.raises(pc.InvalidInput, match="smooth noise"):
         asymptotics(pc.Teacher(2, shares=(0.9, 0.1)), "square")
+
+
+def test_the_limit_of_unequal_classes_is_known_to_its_bar():
+    """What 1/α² leaves at a small α_max is counted."""
+    clusters = pc.Mixture((0.9, 0.1), separation=2.0)
+    tail = pc.asymptotics(clusters, pc.ERM("cross-entropy", 0.1, intercept=True), 400.0)
+    off = abs(tail.floor - float(pc.population_floor(clusters).value))
+    assert 2e-9 < off < tail.floor_uncertainty < 1e-6
