@@ -25,15 +25,17 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  -e '.[web,cluster,export,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	  -c constraints.txt -e '.[web,cluster,export,dev]'
+	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
 	@touch $@
 
 figures: setup
 	$(BIN)/polyceptron figures --out $(OUT) --profile $(PROFILE)
 
-# Lint and types run beside the suite: one of two cores would be idle meanwhile.
-test: setup browser
+# Two at a time: one of two cores would be idle meanwhile.
+test:
+	@$(MAKE) --no-print-directory -j 2 setup browser
 	@$(MAKE) --no-print-directory -j 2 check suite
 
 # Four processes on two cores: some wait for browsers and other processes that they have started.
