@@ -34,7 +34,7 @@ products.
 """
 
 import math
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import permutations
 from typing import Any, NamedTuple
 
@@ -80,10 +80,15 @@ class FieldTable:
         self.t = np.arange(-n, n + 1, dtype=float) * _STEP
         values = np.stack(scalar_posterior(prior, q_hat, origin + np.sinh(self.t)), -1)
         self.values, self.highest = values, values[:, 0].max()
-        self.pieces = EvenPieces(self.t, values, 3)
         self.mass = np.exp(values[:, 0]) * np.cosh(self.t)  # density of t
         self.slope = math.sqrt(q_hat) * (values[:, 2] - 1 / (1 + q_hat))  # dμ̃/dy
-        self.even = bool(np.allclose(values, values[::-1] * [1, -1, 1], rtol=1e-9, atol=1e-12))
+        apart = np.abs(values - values[::-1] * [1, -1, 1])
+        self.even = bool((apart <= 1e-12 + 1e-9 * np.abs(values)).all())
+
+    @cached_property
+    def pieces(self) -> EvenPieces:
+        """The cubics."""
+        return EvenPieces(self.t, self.values, 3)
 
     def __call__(self, y: Array, n: int = 3) -> tuple[Array, ...]:
         """ln f, μ̃ and var, or the first n of them, at y of any shape within 3 times the reach."""
@@ -96,11 +101,12 @@ class FieldTable:
         from scipy.interpolate import CubicSpline, PchipInterpolator
 
         mass = self.mass if mass is None else mass
-        below = CubicSpline(self.t, mass).antiderivative()(self.t)
+        cells = (_STEP ** np.arange(4, 0, -1) / np.arange(4, 0, -1)) @ CubicSpline(self.t, mass).c
+        below, above = np.cumsum(cells), np.cumsum(cells[::-1])[::-1]
         total = below[-1]
-        middle = int(np.searchsorted(below, 0.5 * total))
-        low = below[:middle] / total
-        above = CubicSpline(self.t, mass[::-1]).antiderivative()(self.t)[::-1][middle:] / total
+        middle = 1 + int(np.searchsorted(below, 0.5 * total))
+        low = np.append(0.0, below)[:middle] / total
+        above = np.append(above, 0.0)[middle:] / total
         seen_low, seen_high = low > 1e-15, above > 1e-15
         # In normal quantiles both tails are smooth and keep their digits.
         z = np.concatenate([ndtri(low[seen_low]), -ndtri(above[seen_high])])
@@ -421,29 +427,34 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
     result, m = np.empty(len(y)), y_first.size
     chunk = max(1, 400_000 // (6 * m + k * c.size))
     for start in range(0, len(y), chunk):
-        rows = y[start : start + chunk]
-        log_w, shift = np.empty((2, len(rows), c.size))
+        rows = y[start : start + chunk].T  # class after class
+        log_w, shift = np.empty((2, rows.shape[1], c.size))
         for block in blocks:
             # f(y − c) ∝ Σ_i [p_i exp(s v_i (y − c₀))]·[exp(−s v_i (c − c₀))], c₀ in the middle.
             at = c[block]
             middle = at[at.size // 2]
-            classes = log_p + s * (rows - middle)[..., None] * values
-            top = classes.max(-1, keepdims=True)
+            classes = log_p[:, None] + s * values[:, None] * (rows - middle).ravel()
+            top = classes.max(0)
             np.exp(classes - top, out=classes)
             columns = np.exp(-s * values[:, None] * (at - middle))
-            total = classes @ columns
-            gap = rows[..., None] - at
-            shift[:, block] = ((classes * values) @ columns / total - linear * gap).sum(1) / k
-            log_w[:, block] = (np.log(total) + top - 0.5 * gap**2).sum(1)
+            total, mean = classes.T @ columns, classes.T @ (values[:, None] * columns)
+            mean /= total
+            np.log(total, out=total)
+            shift[:, block] = mean.reshape(*rows.shape, -1).sum(0)
+            log_w[:, block] = (total + top[:, None]).reshape(*rows.shape, -1).sum(0)
+        # The gaps y − c themselves, but for what all c of a row share.
+        told = rows.sum(0)[:, None]
+        log_w += (told - 0.5 * (k - 1) * c) * c
+        shift = (shift - linear * (told - (k - 1) * c)) / k
         w = np.exp(log_w - log_w.max(-1, keepdims=True))
-        sums = np.zeros((len(rows), 6 * m))
+        sums = np.zeros((len(w), 6 * m))
         for block in blocks:
             some = np.flatnonzero(w[:, block].max(1) > _UNSEEN)
             weight, moved, kernel = w[some, block], shift[some, block], kernels[block]
             sums[some, : 3 * m] += weight @ kernel
             sums[some, 3 * m : 5 * m] += (weight * moved) @ kernel[:, : 2 * m]
             sums[some, 5 * m :] += (weight * moved**2) @ kernel[:, :m]
-        Z, first, second, less, cross, square = sums.reshape(len(rows), 6, m).swapaxes(0, 1)
+        Z, first, second, less, cross, square = sums.reshape(len(w), 6, m).swapaxes(0, 1)
         Z = np.maximum(Z, 1e-300)
         hidden = (second - 2 * cross + square) / Z - ((first - less) / Z) ** 2
         result[start : start + chunk] = np.maximum(hidden, 0.0) @ first_weight
