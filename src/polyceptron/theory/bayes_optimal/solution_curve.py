@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.optimize.elementwise import find_minimum, find_root
+from scipy.optimize.elementwise import find_minimum
 
 from polyceptron.display import steps
 from polyceptron.errors import InvalidInput
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _FLOOR = 1e-12  # relative error claimed for the deterministic rules, on top of the proxies' own
 _SAMPLED_FLOOR = 1e-7  # and for the sampled ones: the step of their winner's table
 _BESIDE, _MARGIN = 0.1, 1.15  # of a fold, in ln α; of a finer curve, in q̂
+_FALSE_POSITIONS, _CLOSE = 40, 1e-13  # at most so many, until two are so close in ln q̂
 _NO_LESS = 1e-300  # stands for v = 0, where τ is infinite, and for α = 0
 
 
@@ -194,15 +195,31 @@ class SolutionCurve:
 
     def meet(self, branches: list[Branch], alpha: AnyArray) -> CurvePoints:
         """Where each branch has its α (n,), or the end next to it: each as if it were alone."""
-        x, end = (np.array([b[i : i + 2] for b in branches]).T for i in (1, 3))  # ln q̂ and α
-
-        def above(x: AnyArray, alpha: AnyArray) -> AnyArray:
-            there = np.clip(self.points(np.exp(x)).alpha, _NO_LESS, 1 / _NO_LESS)
-            return np.asarray(np.log(there / alpha))
-
-        found = find_root(above, (x[0], x[1]), args=(alpha,))
-        nearest = np.where(np.abs(end[0] - alpha) < np.abs(end[1] - alpha), x[0], x[1])
-        return self.points(np.exp(np.where(found.success, found.x, nearest)))
+        grid = self.grid(self.how_far(float(alpha.max())))
+        places, state = np.log(grid.q_hat), np.empty((4, alpha.size))  # ln q̂ and ln α of two points
+        for branch in set(branches):
+            mine = np.array([each == branch for each in branches])
+            first, last = np.searchsorted(places, (branch.low, branch.high))
+            up = 1 if branch.rising else -1
+            climb = np.maximum.accumulate(up * grid.alpha[first : last + 1])
+            cell = np.searchsorted(climb, up * alpha[mine]).clip(1, climb.size - 1) + first
+            both = np.stack([cell - 1, cell])
+            state[:2, mine] = places[both]
+            state[2:, mine] = np.log(np.maximum(grid.alpha[both], _NO_LESS) / alpha[mine])
+        a, b, f_a, f_b = state
+        x, left = np.where(np.abs(f_a) < np.abs(f_b), a, b), np.flatnonzero(f_a * f_b < 0)
+        for _ in range(_FALSE_POSITIONS):  # after Anderson and Björck
+            a, b, f_a, f_b = state[:, left]
+            x[left] = new = b - f_b * (b - a) / (f_b - f_a)
+            there = np.clip(self.points(np.exp(new)).alpha, _NO_LESS, 1 / _NO_LESS)
+            f = np.log(there / alpha[left])
+            same, kept = (f > 0) == (f_b > 0), 1 - f / f_b
+            f_a = np.where(same, f_a * np.where(kept > 0, kept, 0.5), f_b)
+            state[:, left] = np.where(same, a, b), new, f_a, f
+            left = left[(f != 0) & (np.abs(new - b) > _CLOSE)]
+            if not left.size:
+                break
+        return self.points(np.exp(x))
 
     def _with_folds(self, q_hat: AnyArray) -> CurvePoints:
         """The curve on the grid and at every fold, found around the grid's."""
