@@ -42,6 +42,7 @@ from numpy.typing import NDArray
 from scipy.special import erfcx, log_ndtr, ndtr, owens_t, roots_hermite, roots_laguerre
 
 from polyceptron.numerics import Array, for_chunks
+from polyceptron.numerics.panels import legendre_rule
 from polyceptron.numerics.special import log_cdf_and_mills, mills_ratio, mills_slope, normalised
 
 _SQRT2, _SQRT3, _SQRT_2PI = math.sqrt(2), math.sqrt(3), math.sqrt(2 * math.pi)
@@ -194,6 +195,8 @@ _CHUNK_NUMBERS = 110_000  # numbers in each large array of a chunk: a megabyte
 _CHUNK_ROWS = 16_384  # for the closed forms, which keep a dozen arrays of this length
 _MAX_NEWTON = 20
 _MAX_SKEW = 0.085  # the substitution begins at t₀ − w/2a: six widths left of the mode, or more
+_SINE = np.sin(legendre_rule(8)[0] * (math.pi / 6))
+_ARC = _SINE, 0.5 / (1 - _SINE**2), legendre_rule(8)[1] / 12  # from ρ = 0 to ½, to 4e-16
 _SEEN = 6.7  # beyond it Φ differs from 0 or 1 by less than 1e-11
 
 
@@ -356,11 +359,17 @@ def winning_chance(gaps: Array, s: float, order: int = 14) -> Winning:
         # Far from the corner (b large) only a matters, and nothing there needs Owen's function.
         near = np.flatnonzero((b < _SEEN) & (a > -_SEEN))
         if near.size:
-            h, g = (np.where(x == 0, 1e-200, x) for x in (a[near], b[near]))  # keeps 0/0 out
-            first, second = (2 * g - h) / _SQRT3, (2 * h - g) / _SQRT3
-            slopes[0, near] *= ndtr(first)
-            slopes[1, near] = np.exp(-0.5 * g * g) * ndtr(second)
-            z[near] = corner_cdf(h, g, first, second)
+            h, g = a[near], b[near]
+            slopes[0, near] *= ndtr((2 * g - h) / _SQRT3)
+            slopes[1, near] = np.exp(-0.5 * g * g) * ndtr((2 * h - g) / _SQRT3)
+            # At correlation ½: ∂Z/∂ρ, integrated over ρ = sin θ.
+            total, square, twice = z[near] * ndtr(g), h * h + g * g, 2 * h * g
+            for sine, scaled, weight in zip(*_ARC, strict=True):
+                part = twice * sine
+                part -= square
+                part *= scaled
+                total += np.exp(part, out=part) * weight
+            z[near] = total
         slopes /= math.sqrt(2 * math.pi)
         slopes *= scale
         return Winning(z, slopes)
