@@ -161,7 +161,7 @@ def test_continuous_priors_and_noise_work_with_many_classes(monkeypatch):
     for noise in CHANNELS.examples():
         if noise.noiseless:
             continue
-        (point,) = at_effort(monkeypatch, Teacher(5, "gaussian", noise), 4, [2.0], tol=0.1)
+        (point,) = at_effort(monkeypatch, Teacher(6, "gaussian", noise), 4, [2.0], tol=0.1)
         assert point.status == "ok"
         assert point.generalisation_error >= point.clean_error
 

@@ -365,10 +365,7 @@ def winning_chance(gaps: Array, s: float, order: int = 14) -> Winning:
             # At correlation ½: ∂Z/∂ρ, integrated over ρ = sin θ.
             total, square, twice = z[near] * ndtr(g), h * h + g * g, 2 * h * g
             for sine, scaled, weight in zip(*_ARC, strict=True):
-                part = twice * sine
-                part -= square
-                part *= scaled
-                total += np.exp(part, out=part) * weight
+                total += np.exp((twice * sine - square) * scaled) * weight
             z[near] = total
         slopes /= math.sqrt(2 * math.pi)
         slopes *= scale

@@ -167,9 +167,8 @@ class ChebyshevProxy:
             terms[0], terms[1] = 1.0, s
             while m < n - 1:
                 more = min(m, n - 1 - m)
-                new = np.multiply(
-                    terms[1 : more + 1], 2 * terms[m], out=terms[m + 1 : m + more + 1]
-                )
+                new = terms[m + 1 : m + more + 1]
+                np.multiply(terms[1 : more + 1], 2 * terms[m], out=new)
                 new -= terms[m - more : m][::-1]
                 m += more
             yield part, terms[:n]

@@ -40,8 +40,11 @@ def stein(averages, law):
     return float(np.abs(total / averages.C).max())
 
 
-@pytest.mark.parametrize("channel", CHANNELS, ids=lambda c: c.name)
-@pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.parametrize(
+    ("law", "channel"),
+    [*((law, CHANNELS[0]) for law in LAWS), *((LAWS[2], channel) for channel in CHANNELS[1:])],
+    ids=str,
+)
 def test_at_three_classes_sums_are_those_of_the_plane(law, channel):
     true = PanelsThree().place(CrossEntropy(), channel, 3, law, 3)(law)
     found = Sums().place(CrossEntropy(), channel, 3, law, 2)(law)

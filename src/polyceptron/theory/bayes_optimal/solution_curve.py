@@ -209,6 +209,8 @@ class SolutionCurve:
         a, b, f_a, f_b = state
         x, left = np.where(np.abs(f_a) < np.abs(f_b), a, b), np.flatnonzero(f_a * f_b < 0)
         for _ in range(_FALSE_POSITIONS):  # after Anderson and Björck
+            if not left.size:
+                break
             a, b, f_a, f_b = state[:, left]
             x[left] = new = b - f_b * (b - a) / (f_b - f_a)
             there = np.clip(self.points(np.exp(new)).alpha, _NO_LESS, 1 / _NO_LESS)
@@ -217,8 +219,6 @@ class SolutionCurve:
             f_a = np.where(same, f_a * np.where(kept > 0, kept, 0.5), f_b)
             state[:, left] = np.where(same, a, b), new, f_a, f
             left = left[(f != 0) & (np.abs(new - b) > _CLOSE)]
-            if not left.size:
-                break
         return self.points(np.exp(x))
 
     def _with_folds(self, q_hat: AnyArray) -> CurvePoints:

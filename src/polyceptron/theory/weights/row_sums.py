@@ -117,7 +117,7 @@ class FieldTable:
         return found
 
 
-field_table = lru_cache(maxsize=8)(FieldTable)
+field_table = lru_cache(maxsize=64)(FieldTable)
 
 SCALE = 1.5  # λ: about the width of a class's own feature
 _MANY = 12  # classes above which the shift is known so well that its origin is enough
@@ -374,7 +374,7 @@ def sampled_shift_variance(prior: Prior, k: int, q_hat: float, log2_points: int)
     rest tells, of a density g that favours what hides. Classes are alike: with p the density of a
     class's gap given the rest, all are of density d + (1 − d) mean_h g/p times that of rows.
     """
-    table = FieldTable(prior, q_hat)
+    table = field_table(prior, q_hat)
     mass = likely_gaps(table, k)
     log_mass = EvenPieces(table.t, np.log(np.maximum(mass, 1e-300))[:, None], 3)
     uniform = uniform_replicates(k, log2_points, seed=2000 + k)
@@ -406,7 +406,7 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
     known = log2_points > _WHOLE
     if known:
         uniform = uniform[:, uniform.shape[1] // 2 :]
-    y = FieldTable(prior, q_hat).quantile(uniform).reshape(-1, k - 1)
+    y = field_table(prior, q_hat).quantile(uniform).reshape(-1, k - 1)
     near, far = s * float(np.diff(values).min()), s * float(np.ptp(values))
     first_step = min(0.7, switch_step(16 + near**2 / 8, far))
     low, high = s * values.min() - 8, s * values.max() + 8
@@ -438,10 +438,8 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
             np.exp(classes - top, out=classes)
             columns = np.exp(-s * values[:, None] * (at - middle))
             total, mean = classes.T @ columns, classes.T @ (values[:, None] * columns)
-            mean /= total
-            np.log(total, out=total)
-            shift[:, block] = mean.reshape(*rows.shape, -1).sum(0)
-            log_w[:, block] = (total + top[:, None]).reshape(*rows.shape, -1).sum(0)
+            shift[:, block] = (mean / total).reshape(*rows.shape, -1).sum(0)
+            log_w[:, block] = (np.log(total) + top[:, None]).reshape(*rows.shape, -1).sum(0)
         # The gaps y − c themselves, but for what all c of a row share.
         told = rows.sum(0)[:, None]
         log_w += (told - 0.5 * (k - 1) * c) * c
