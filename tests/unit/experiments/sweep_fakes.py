@@ -1,14 +1,9 @@
-"""Stand-ins for the real work, importable by worker processes: fast, deterministic, or nasty.
-
-As a program it runs one sweep with one of them, so that a test can kill it:
-python sweep_fakes.py SPEC STORE RUNNER WORKERS [CLUSTER], where 0 workers compute in the program.
-"""
+"""Stand-ins for the real work, importable by worker processes: fast, deterministic, or nasty."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -115,36 +110,3 @@ def write_spec(folder: Path, instances: int) -> Path:
     path = folder / "spec.toml"
     path.write_text(SPEC.format(instances=instances))
     return path
-
-
-def main() -> None:
-    """Run one sweep from the command line; `ack N` on standard output: N rows are on the disk."""
-    from polyceptron.experiments import sweep
-    from polyceptron.experiments.engine import Progress
-
-    def acknowledge(now: Progress) -> None:
-        sys.stdout.write(f"ack {now.done}\n")
-        sys.stdout.flush()
-
-    spec, store, name, workers, *rest = sys.argv[1:]
-    if workers == "0" and not rest:
-        sweep._make_engine = lambda *given: InstantEngine(given[-1])  # type: ignore[assignment]
-    try:
-        sweep.run_sweep(
-            spec,
-            store,
-            workers=int(workers) or None,
-            cluster=rest[0] if rest else None,
-            runner=globals()[name],
-            progress=acknowledge,
-        )
-    except sweep.SweepStopped:
-        sys.exit(130)
-
-
-if __name__ == "__main__":
-    # workers must find the runners in an importable module, not in __main__
-    sys.path.insert(0, str(Path(__file__).parent))
-    import sweep_fakes
-
-    sweep_fakes.main()

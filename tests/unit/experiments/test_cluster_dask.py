@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import importlib
 import random
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -16,14 +15,15 @@ from typing import Any
 import pytest
 import sweep_fakes as fakes
 from cluster_fits import the_recipe_survives_the_loss_of_a_worker
+from forked_work import Forked, fake_sweep
 
-import polyceptron as pc
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.engine import Progress
 from polyceptron.experiments.spec import parse_spec
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import run_sweep, sweep_rows
 
+dask = pytest.importorskip("dask")
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.usefixtures("instant")
 
@@ -40,45 +40,51 @@ instances = 2
 """
 
 
+def serve(kind: str, *arguments: str) -> None:
+    """What `dask scheduler` and `dask worker` do."""
+    command = importlib.import_module(f"distributed.cli.dask_{kind}")
+    with dask.config.set({"distributed.scheduler.work-stealing": False}):
+        command.main([*arguments, "--no-dashboard"])
+
+
 class Cluster:
-    """A scheduler and two single-threaded workers on the loopback address."""
+    """A scheduler and two single-threaded workers on the loopback address, and what comes later.
+
+    All processes are forked before Dask has threads here.
+    """
 
     def __init__(self, folder: Path) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.address = f"tcp://127.0.0.1:{port}"
-        self.folder = folder
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self.scheduler = self.start("scheduler", "--host", "127.0.0.1", "--port", str(port))
-        self.workers = [self.start_worker() for _ in range(2)]
-
-    def start_worker(self) -> subprocess.Popen[bytes]:
+        self.scheduler = Forked(serve, "scheduler", "--host", "127.0.0.1", "--port", str(port))
         options = ("--nthreads", "1", "--no-nanny", "--death-timeout", "120")
-        return self.start("worker", self.address, *options, "--local-directory", str(self.folder))
+        options += ("--local-directory", str(folder))
+        *self.workers, self.spare = (
+            Forked(serve, "worker", self.address, *options, waits=waits)
+            for waits in (False, False, True)
+        )
+        self.sweeps = {}
+        for name, instances in (("stopped", 15), ("killed", 12)):
+            (folder / name).mkdir()
+            given = fakes.write_spec(folder / name, instances), folder / name / "runs.sqlite"
+            self.sweeps[name] = (
+                *given, Forked(fake_sweep, *given, "slow", 0, self.address, waits=True)
+            )  # fmt: skip
 
     def replace_dead_worker(self) -> None:
         """The first one, which was killed."""
-        self.processes.remove(self.workers[0])
-        self.workers[0] = self.start_worker()
+        self.spare.begin()
+        self.workers[0] = self.spare
 
-    def start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
-        paths = os.pathsep.join(str(Path(m.__file__).parents[i]) for m, i in ((fakes, 0), (pc, 1)))
-        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", "--no-dashboard"]
-        with (self.folder / f"{kind}-{len(self.processes)}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [*command, *arguments],
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": paths},
-            )
-        self.processes.append(process)
-        return process
+    @property
+    def processes(self) -> list[Forked]:
+        return [self.scheduler, *self.workers]
 
     def stop(self) -> None:
-        for process in reversed(self.processes):
-            if process.poll() is None:
-                process.kill()
+        for process in (*(sweep[-1] for sweep in self.sweeps.values()), *self.processes):
+            process.kill()
             process.wait()
 
 
@@ -88,7 +94,7 @@ def stored(path: Path) -> list[dict[str, Any]]:
         return list(store.records())
 
 
-def kill_at(process: subprocess.Popen[bytes], rows: int, seen: list[int]) -> Any:
+def kill_at(process: Forked, rows: int, seen: list[int]) -> Any:
     """A listener that kills a process once this many rows are on the disk."""
 
     def listen(now: Progress) -> None:
@@ -106,37 +112,29 @@ def test_fits_and_sweeps_and_every_kind_of_death(
 ) -> None:
     """One cluster serves all steps: starting it is most of the cost."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING", "False")
     cluster = Cluster(tmp_path)
     try:
         the_recipe_survives_the_loss_of_a_worker(cluster)
         cluster.replace_dead_worker()
-        a_stopped_sweep_leaves_the_cluster_usable(cluster, make_folder(tmp_path / "stopped"))
-        a_killed_sweep_loses_nothing(cluster, make_folder(tmp_path / "killed"))
+        a_stopped_sweep_leaves_the_cluster_usable(cluster)
+        a_killed_sweep_loses_nothing(cluster)
         rows_are_those_of_this_machine_and_deaths_cost_none(cluster, tmp_path)
     finally:
         cluster.stop()
 
 
-def make_folder(path: Path) -> Path:
-    path.mkdir()
-    return path
-
-
-def a_stopped_sweep_leaves_the_cluster_usable(cluster: Cluster, tmp_path: Path) -> None:
-    spec, path = fakes.write_spec(tmp_path, instances=15), tmp_path / "runs.sqlite"
-    program = [sys.executable, fakes.__file__, str(spec), str(path), "slow", "0", cluster.address]
-    sweep = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def a_stopped_sweep_leaves_the_cluster_usable(cluster: Cluster) -> None:
+    spec, path, sweep = cluster.sweeps["stopped"]
+    sweep.begin()
     killer = threading.Timer(300, sweep.kill)
     killer.start()
-    assert sweep.stdout is not None
     for line in sweep.stdout:
         if line.startswith("ack ") and int(line.split()[1]) >= 10:
             break
     sweep.send_signal(signal.SIGINT)
     _, err = sweep.communicate()
     killer.cancel()
-    assert sweep.returncode == 130
+    assert sweep.poll() == 130
     assert "Traceback" not in err
     done = len(stored(path))
     assert 10 <= done < 64
@@ -144,16 +142,14 @@ def a_stopped_sweep_leaves_the_cluster_usable(cluster: Cluster, tmp_path: Path) 
     assert (report.already, report.computed) == (done, 64 - done)
 
 
-def a_killed_sweep_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
+def a_killed_sweep_loses_nothing(cluster: Cluster) -> None:
     """SIGKILL of the process that writes; the cluster serves the next run."""
-    spec, path = fakes.write_spec(tmp_path, instances=12), tmp_path / "runs.sqlite"
-    program = [sys.executable, fakes.__file__, str(spec), str(path), "slow", "0", cluster.address]
+    spec, path, sweep = cluster.sweeps["killed"]
+    sweep.begin()
     moments = random.Random()
     acknowledged = 0
-    sweep = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     limit = threading.Timer(300, sweep.kill)
     limit.start()
-    assert sweep.stdout is not None
     enough = moments.randint(1, 10)
     for line in sweep.stdout:
         if line.startswith("ack "):
@@ -164,7 +160,7 @@ def a_killed_sweep_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
     sweep.kill()
     out, err = sweep.communicate()
     limit.cancel()
-    assert sweep.returncode == -signal.SIGKILL, err
+    assert sweep.poll() == -signal.SIGKILL, err
     for line in out.splitlines():  # what it had said before the kill
         if line.startswith("ack "):
             acknowledged = max(acknowledged, int(line.split()[1]))
@@ -173,7 +169,7 @@ def a_killed_sweep_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
     before = len(stored(path))
     report = run_sweep(spec, path, cluster=cluster.address, runner=fakes.draw)
     assert (report.already, report.computed, report.failed) == (before, 52 - before, 0)
-    undisturbed = tmp_path / "undisturbed.sqlite"
+    undisturbed = path.with_name("undisturbed.sqlite")
     run_sweep(spec, undisturbed, workers=1, runner=fakes.draw)
     assert stored(path) == stored(undisturbed)  # none lost, doubled or changed
     with Store(path) as store:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sweep_fakes as fakes
+from forked_work import Forked, fake_sweep
 
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.engine import Progress
@@ -131,42 +129,32 @@ def test_a_link_to_nothing_makes_no_store(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link.sqlite", "spec.toml"]
 
 
-_READER = """
-import sys
-from polyceptron.experiments.store import Store
-with Store(sys.argv[1]) as store:
-    print(len(store))
-"""
-_WRITER = """
-import os, subprocess, sys
-sys.path.insert(0, {helpers!r})
-import sweep_fakes as fakes
-from polyceptron.experiments.store import Store
-from polyceptron.experiments.spec import load_spec
-from polyceptron.experiments.tasks import attempt
-from polyceptron.experiments.store import locked_store
-from polyceptron.experiments.tasks import expand
-results = [r for task in expand(load_spec({spec!r})) for r in attempt(fakes.draw, task)]
-writer = Store({path!r}, create=True)
-writer.add(results[:4])
-Store({path!r}).close()  # a second reader here
-with locked_store({path!r}):  # a lock taken and released here
-    pass
-subprocess.run([sys.executable, "-c", {reader!r}, {path!r}], check=True, capture_output=True)
-writer.add(results[4:])
-os._exit(9)  # as after a kill: what was acknowledged is on the disk
-"""
+def _read(path: Path) -> None:
+    with Store(path) as store:
+        assert len(store) == 4
+
+
+def _write_and_die(path: Path, spec: Path) -> None:
+    reader = Forked(_read, path, waits=True)  # before anything is open here
+    results = [r for task in expand(load_spec(spec)) for r in attempt(fakes.draw, task)]
+    writer = Store(path, create=True)
+    writer.add(results[:4])
+    Store(path).close()  # a second reader here
+    with locked_store(path):  # a lock taken and released here
+        pass
+    reader.begin()
+    assert reader.wait() == 0
+    writer.add(results[4:])
+    os._exit(9)  # as after a kill: what was acknowledged is on the disk
 
 
 @pytest.mark.slow
 def test_nothing_here_drops_the_locks_of_sqlite(tmp_path: Path) -> None:
     """Closing any handle of the file would; the reader would then delete the writer's journal."""
     path, spec = tmp_path / "runs.sqlite", fakes.write_spec(tmp_path, instances=2)
-    values: dict[str, Any] = {"path": str(path), "spec": str(spec), "reader": _READER}
-    values |= {"helpers": str(Path(fakes.__file__).parent)}
-    program = _WRITER.format(**values)
-    ended = subprocess.run([sys.executable, "-c", program], timeout=300, capture_output=True)
-    assert ended.returncode == 9, ended.stderr
+    ended = Forked(_write_and_die, path, spec)
+    assert ended.communicate() == ("", "")
+    assert ended.poll() == 9
     with Store(path) as store:
         store.check()
         assert len(store) == 12
@@ -176,21 +164,19 @@ def test_nothing_here_drops_the_locks_of_sqlite(tmp_path: Path) -> None:
 def test_two_sweeps_that_start_together_on_a_new_store(tmp_path: Path) -> None:
     """One of them runs, the other is told; whoever comes later finds every row."""
     spec, path = fakes.write_spec(tmp_path, instances=15), tmp_path / "runs.sqlite"
-    program = [sys.executable, fakes.__file__, str(spec), str(path), "slow", "0"]
-    sweeps = [
-        subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
+    sweeps = [Forked(fake_sweep, spec, path, "slow", waits=True) for _ in range(2)]
+    for sweep in sweeps:
+        sweep.begin()
     limits = [threading.Timer(300, sweep.kill) for sweep in sweeps]
     for limit in limits:
         limit.start()
     ended = [sweep.communicate() for sweep in sweeps]
     for limit in limits:
         limit.cancel()
-    codes = sorted(sweep.returncode for sweep in sweeps)
+    codes = sorted(sweep.wait() for sweep in sweeps)
     assert -signal.SIGKILL not in codes
     assert codes[0] == 0
-    refused = [err for sweep, (_, err) in zip(sweeps, ended, strict=True) if sweep.returncode]
+    refused = [err for sweep, (_, err) in zip(sweeps, ended, strict=True) if sweep.poll()]
     assert all("another sweep" in err for err in refused)
     with Store(path) as store:
         store.check()

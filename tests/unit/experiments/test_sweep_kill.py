@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,11 +14,11 @@ from typing import Any
 import psutil
 import pytest
 import sweep_fakes as fakes
+from forked_work import Forked, fake_sweep
 
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import run_sweep
 
-PROGRAM = Path(fakes.__file__)
 pytestmark = pytest.mark.usefixtures("instant")  # the sweeps that are killed have processes
 
 
@@ -29,36 +27,29 @@ class Sweep:
 
     def __init__(self, spec: Path, store: Path, runner: str, workers: int = 2) -> None:
         self.acknowledged = 0
-        self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), str(spec), str(store), runner, str(workers)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        self.process = Forked(fake_sweep, spec, store, runner, workers)
         self.limit = threading.Timer(300, self.process.kill)  # no test may hang
         self.limit.start()
 
     def wait_for(self, rows: int) -> None:
         """Until this many rows are acknowledged, or the sweep ends."""
-        assert self.process.stdout is not None
         while self.acknowledged < rows:
             line = self.process.stdout.readline()
             if not line:
                 return
             self.acknowledged = int(line.split()[1])
 
-    def send(self, number: int, *, group: bool = False) -> tuple[int, str]:
+    def send(self, number: int, *, group: bool = False) -> tuple[int | None, str]:
         """Send a signal (to all its processes); the exit code and its standard error."""
         if group:
             os.killpg(self.process.pid, number)
         else:
             self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=300)
+        out, err = self.process.communicate()
         for line in out.splitlines():
             if line.startswith("ack "):
                 self.acknowledged = max(self.acknowledged, int(line.split()[1]))
-        return self.process.returncode, err
+        return self.process.poll(), err
 
     def others(self) -> list[psutil.Process]:
         """The other processes of its session: workers and their helpers."""
@@ -112,7 +103,7 @@ def test_parent_killed_at_random_moments(tmp_path: Path, start: Callable[..., Sw
     spec, path = fakes.write_spec(tmp_path, instances=20), tmp_path / "runs.sqlite"
     moments = random.Random()
     early = start(spec, path, "slow")
-    time.sleep(moments.uniform(0.0, 1.5))  # imports, creation of the store, start of the workers
+    time.sleep(moments.uniform(0.0, 0.8))  # creation of the store, start of the workers
     early.send(signal.SIGKILL)
     assert_nothing_left(early)
     for workers in (1, 2):

@@ -1,0 +1,111 @@
+"""Processes that begin with what this one has imported: a start in a second is one in a moment.
+
+They have sessions, signals and deaths of their own, as programs have, and are used as those of
+`subprocess` are. Where the start itself is what is tested, a test starts a program.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import select
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import sweep_fakes as fakes
+
+from polyceptron.experiments import sweep
+from polyceptron.experiments.engine import Progress
+
+FORK = multiprocessing.get_context("fork")
+_REAL_ENGINE = sweep._make_engine  # before any test replaces it
+
+
+class Forked:
+    """A process at work on `work`, at once or when told to `begin`."""
+
+    def __init__(self, work: Callable[..., object], *given: Any, waits: bool = False) -> None:
+        read, write = os.pipe()
+        gate, self._gate = os.pipe()
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        ends = (gate, write, self._errors.fileno())
+        self._process = FORK.Process(target=_child, args=(*ends, work, given))
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid: int = self._process.pid
+        os.close(gate)
+        os.close(write)
+        self.stdout = os.fdopen(read)
+        if not waits:
+            self.begin()
+
+    def begin(self) -> None:
+        os.write(self._gate, b"!")
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        self._process.join(timeout)
+        return self.poll()
+
+    def communicate(self) -> tuple[str, str]:
+        """The rest of its output, and all that it complained of."""
+        out = self.stdout.read()
+        self.wait()
+        self._errors.seek(0)
+        return out, self._errors.read()
+
+
+def _child(gate: int, out: int, errors: int, work: Callable[..., object], given: Any) -> None:
+    parent = os.getppid()
+    os.setsid()
+    os.dup2(out, 1)
+    os.dup2(errors, 2)
+    os.close(out)
+    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    while not select.select([gate], [], [], 1.0)[0]:
+        if os.getppid() != parent:
+            return
+    try:
+        work(*given)
+    finally:
+        sys.stdout.flush()
+
+
+def fake_sweep(
+    spec: Path, store: Path, runner: str, workers: int = 0, cluster: str | None = None
+) -> None:
+    """Run a sweep, in this process if there are no workers; `ack N`: N rows are on the disk."""
+
+    def acknowledge(now: Progress) -> None:
+        sys.stdout.write(f"ack {now.done}\n")
+        sys.stdout.flush()
+
+    instant = not workers and cluster is None
+    sweep._make_engine = (  # type: ignore[assignment]
+        (lambda *given: fakes.InstantEngine(given[-1])) if instant else _REAL_ENGINE
+    )
+    try:
+        sweep.run_sweep(
+            spec,
+            store,
+            workers=workers or None,
+            cluster=cluster,
+            runner=getattr(fakes, runner),
+            progress=acknowledge,
+        )
+    except sweep.SweepStopped:
+        sys.exit(130)
