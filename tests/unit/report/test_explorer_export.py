@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 import polyceptron as pc
 from polyceptron.report.explorer.page_content import caption, page_html, python_lines, to_csv
@@ -34,6 +35,7 @@ from polyceptron.report.explorer.settings import (
     make_settings,
     to_query,
 )
+from polyceptron.theory.curve import drawn_parts
 
 
 def answers(page: PageSettings) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Any]]:
@@ -53,6 +55,15 @@ def hard() -> tuple[PageSettings, dict[str, list[dict[str, Any]]], dict[str, Any
     """The default problem at an α in the hard phase, few points."""
     page = make_settings({"points": 9, "alpha": 2.6, "estimators": ["bayes", "square"]})
     return (page, *answers(page))
+
+
+@pytest.fixture
+def sketched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines that run here have curves of few points and draw no file: one test has all of both."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Figure, "savefig", lambda *given, **options: None)
+    monkeypatch.setitem(drawn_parts.__kwdefaults__, "first", 5)
+    monkeypatch.setitem(drawn_parts.__kwdefaults__, "most", 9)
 
 
 def test_the_python_lines_give_the_table_that_csv_gives(
@@ -119,11 +130,8 @@ def test_the_python_lines_give_the_table_that_csv_gives(
         {"estimators": ["bayes"], "low": 2.7, "high": 2.8},  # all of it at the fold
     ],
 )
-def test_the_lines_draw_what_has_few_curves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]
-) -> None:
+def test_the_lines_draw_what_has_few_curves(sketched: None, values: dict[str, Any]) -> None:
     page = make_settings({"points": 4, **values})
-    monkeypatch.chdir(tmp_path)
     scope: dict[str, Any] = {"__name__": "lines"}
     exec(compile(python_lines(page), "lines.py", "exec"), scope)
     assert scope["ax"].get_xscale() == page.scale
@@ -131,9 +139,15 @@ def test_the_lines_draw_what_has_few_curves(
 
 
 @pytest.mark.parametrize("model", SETTINGS["model"].words)
-@pytest.mark.parametrize("prior", SETTINGS["prior"].words)
-@pytest.mark.parametrize("simulation", SETTINGS["simulation"].words)
+@pytest.mark.parametrize(
+    ("prior", "simulation"),
+    [
+        *((prior, "amp") for prior in SETTINGS["prior"].words),
+        *(("gaussian", method) for method in SETTINGS["simulation"].words if method != "amp"),
+    ],
+)
 def test_the_lines_are_python_for_every_choice(model: str, prior: str, simulation: str) -> None:
+    """Of a prior and a method each is written where the other is not."""
     for rule in SETTINGS["ridge_rule"].words:
         page = make_settings(
             {
@@ -211,9 +225,7 @@ def test_the_figures_are_plain_json_for_everything_that_can_be_shown(hard: Any) 
     assert all(error > 0 for error in errors["error_y"]["array"])
 
 
-def test_noise_is_in_the_figure_the_lines_and_the_caption(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_noise_is_in_the_figure_the_lines_and_the_caption(sketched: None) -> None:
     """The floor is drawn, and α_s where it is in range; max-margin ends there."""
     page = make_settings(
         {"k": 2, "prior": "gaussian", "noise": "flips", "strength": 0.1, "low": 1, "high": 4,
@@ -231,7 +243,6 @@ def test_noise_is_in_the_figure_the_lines_and_the_caption(
     shown = {row["alpha"]: row.get("generalisation_error") for row in curves["max-margin"]}
     assert all((shown[a] is None) == (a > limits["alpha_s"]) for a in shown)
     assert caption(page) == "k = 2, Gaussian weights, flipped labels, rate 0.1, ridge λ = 0.1"
-    monkeypatch.chdir(tmp_path)
     # q of max-margin is cut where the page cuts it, and the axis says so.
     order = order_figure(page, curves)
     ends = order["layout"]["yaxis"]["range"]
@@ -356,7 +367,7 @@ def test_scores_are_computed_when_they_are_shown_and_drawn_where_they_are_known(
 
 @pytest.mark.slow
 def test_simulations_have_symbols_for_scores_in_the_figure_and_in_what_is_taken_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sketched: None,
 ) -> None:
     asked = {
         "k": 2, "prior": "gaussian", "estimators": "cross-entropy", "points": 2, "low": 1.0,
@@ -379,7 +390,6 @@ def test_simulations_have_symbols_for_scores_in_the_figure_and_in_what_is_taken_
     assert measured[0]["marker"]["symbol"] != measured[1]["marker"]["symbol"]
     table = pd.read_csv(io.StringIO(to_csv([*rows[0], *curves["cross-entropy"]])))
     assert table["test_loss"].notna().all()
-    monkeypatch.chdir(tmp_path)
     scope: dict[str, Any] = {"__name__": "lines"}
     exec(compile(python_lines(page, runs), "lines.py", "exec"), scope)
     again = [row["test_loss"] for row in scope["simulations"]["cross-entropy 1"]]
@@ -462,12 +472,9 @@ def test_recall_is_a_line_for_each_class_and_the_confusion_matrix_a_picture(uneq
     assert [trace["name"] for trace in balanced] == ["Bayes-optimal", "cross-entropy"]
 
 
-def test_a_population_is_in_the_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unequal: Any
-) -> None:
+def test_a_population_is_in_the_lines(sketched: None, unequal: Any) -> None:
     page, curves, points = unequal
     run = page.changed(simulation="cross-entropy", dimension=30, places=2, runs=2)
-    monkeypatch.chdir(tmp_path)
     scope: dict[str, Any] = {"__name__": "lines"}
     exec(compile(python_lines(page, [run]), "lines.py", "exec"), scope)
     assert repr(scope["teacher"]) == repr(page.teacher)

@@ -58,14 +58,10 @@ def pages(draw: st.DrawFn) -> PageSettings:
 
 @given(pages())
 @settings(max_examples=60, deadline=None)
-def test_a_link_gives_back_every_setting(page: PageSettings) -> None:
+def test_links_and_controls_give_back_every_setting(page: PageSettings) -> None:
+    """Controls to the digits of a slider."""
     assert from_query(to_query(page)) == (page, ())
     assert make_settings(page.as_dict()) == page
-
-
-@given(pages())
-@settings(max_examples=60, deadline=None)
-def test_controls_give_back_the_settings_to_the_digits_of_a_slider(page: PageSettings) -> None:
     again = make_settings(settings_of(shown_values(page)))
     for name in SLIDERS:
         assert getattr(again, name) == pytest.approx(getattr(page, name), rel=1e-4, abs=1e-9)
@@ -161,7 +157,7 @@ def test_the_perceptron_has_two_classes_whatever_k_says() -> None:
 
 
 @given(pages(), st.lists(pages(), max_size=3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_link_gives_back_the_simulations(page: PageSettings, shown: list[PageSettings]) -> None:
     small = {"dimension": 30, "places": 2, "runs": 2, "low": 0.5, "high": 2.0, "scale": "linear"}
     runs = [make_settings({**one.as_dict(), **small}) for one in shown]
