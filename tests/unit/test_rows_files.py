@@ -4,13 +4,15 @@ import json
 import os
 import socket
 import stat
-import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+from forked_work import Forked
 
+from polyceptron.cli import main
 from polyceptron.errors import InvalidInput
 from polyceptron.files import (
     check_readable,
@@ -210,6 +212,15 @@ COMMANDS = [
 ]
 
 
+def _ask(lines):
+    for line in lines:
+        sys.argv = ["polyceptron", *line.split()]
+        try:
+            main()
+        except SystemExit as ended:
+            sys.stderr.write(f"code {ended.code}\n")
+
+
 def test_commands_answer_at_once_and_change_nothing(tmp_path):
     """No command computes, hangs or replaces: one sentence, exit code 2; all of one process."""
     from polyceptron.experiments.store import Store
@@ -225,31 +236,19 @@ def test_commands_answer_at_once_and_change_nothing(tmp_path):
     Store(store, create=True).close()
     spec.write_text('[[grid]]\nsources = "theory"\nalpha = [1]\n')
     before, listing = [identity(node) for node in nodes], sorted(tmp_path.iterdir())
-    program = """
-import sys
-from polyceptron.cli import main
-for line in sys.stdin:
-    sys.argv = ["polyceptron", *line.split()]
-    try:
-        main()
-    except SystemExit as ended:
-        print("code", ended.code, file=sys.stderr)
-"""
     values = {"spec": spec, "folder": tmp_path, "store": store}
     lines = [
         " ".join(part.format(n=node, **values) for part in command)
         for node in nodes
         for command in COMMANDS
     ]
-    ended = subprocess.run(
-        [sys.executable, "-c", program],
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    said = ended.stderr.splitlines()
-    assert len(said) == 2 * len(lines), ended.stderr  # a sentence and a code for each
+    ended = Forked(_ask, lines)
+    limit = threading.Timer(300, ended.kill)
+    limit.start()
+    _, errors = ended.communicate()
+    limit.cancel()
+    said = errors.splitlines()
+    assert len(said) == 2 * len(lines), errors  # a sentence and a code for each
     assert said[1::2] == ["code 2"] * len(lines)
     for node, first in zip(nodes, range(0, len(said), 2 * len(COMMANDS)), strict=True):
         sentences = said[first : first + 2 * len(COMMANDS) : 2]

@@ -76,7 +76,7 @@ instances = 4
 """
 
 
-def test_a_sweep_keeps_spectra_apart_and_confirms_each(tmp_path):
+def test_a_sweep_keeps_spectra_apart_and_confirms_each(tmp_path, instant):
     tasks = list(expand(parse_spec(SPEC)))
     keys = {key for task in tasks for key in task.keys}
     assert len(keys) == 2 * (2 + 2 * 4)

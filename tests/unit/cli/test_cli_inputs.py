@@ -21,8 +21,8 @@ CURVE = ("curve", "-k", "3", "-a", "1", "--features", "spectrum.csv")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """The files that are read, made once: a sweep takes a second."""
+def made(tmp_path_factory, instant_module):
+    """The files that are read, made once."""
     place = tmp_path_factory.mktemp("inputs")
     X, y, _ = pc.Teacher(3).sample(60, 8, 0)
     np.save(place / "X.npy", X)

@@ -117,7 +117,7 @@ def test_a_sweep_of_a_population_makes_it_again_from_every_task() -> None:
     assert len(set(paths)) == 2  # of the two α: both weights see the same data
 
 
-def test_theory_rows_of_a_sweep(tmp_path: Path) -> None:
+def test_theory_rows_of_a_sweep(tmp_path: Path, instant: None) -> None:
     text = SWEEP.replace(', "erm"', "").replace("dimension = [100]", "")
     report = pc.run_sweep(parse_spec(text), tmp_path / "store.sqlite", workers=1)
     assert (report.computed, report.failed) == (4, 0)

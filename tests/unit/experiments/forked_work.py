@@ -12,12 +12,15 @@ import select
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import sweep_fakes as fakes
 
+from polyceptron.cli import main
 from polyceptron.experiments import sweep
 from polyceptron.experiments.engine import Progress
 
@@ -83,6 +86,22 @@ def _child(gate: int, out: int, errors: int, work: Callable[..., object], given:
         work(*given)
     finally:
         sys.stdout.flush()
+
+
+def shell(*arguments: object) -> SimpleNamespace:
+    """The command with these arguments: its exit code and what it says."""
+    process = Forked(_command, *map(str, arguments))
+    limit = threading.Timer(300, process.kill)  # no test may hang
+    limit.start()
+    out, err = process.communicate()
+    limit.cancel()
+    return SimpleNamespace(returncode=process.poll(), stdout=out, stderr=err)
+
+
+def _command(*arguments: str) -> None:
+    sweep._make_engine = _REAL_ENGINE
+    sys.argv = ["polyceptron", *arguments]
+    main()
 
 
 def fake_sweep(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forked_work import shell
 from typer.testing import CliRunner
 
 from polyceptron.cli import app
@@ -50,14 +51,6 @@ def write(folder: Path, **changes: object) -> Path:
     path = folder / "spec.toml"
     path.write_text(SPEC.format(**{**SMALL, **changes}))
     return path
-
-
-def shell(*arguments: object, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-    """The command as a user runs it."""
-    program = [sys.executable, "-c", "from polyceptron.cli import main; main()"]
-    return subprocess.run(
-        [*program, *map(str, arguments)], capture_output=True, text=True, timeout=timeout
-    )
 
 
 @pytest.mark.slow

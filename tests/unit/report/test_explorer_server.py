@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from forked_work import shell as command
 from typer.testing import CliRunner
 
 from polyceptron.cli import app as shell
@@ -304,13 +305,7 @@ def test_a_busy_port_ends_the_command_with_one_sentence() -> None:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
         port = busy.getsockname()[1]
-        code = "from polyceptron.cli import main; main()"
-        done = subprocess.run(
-            [sys.executable, "-c", code, "explore", "--no-browser", "--port", str(port)],
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        done = command("explore", "--no-browser", "--port", port)
     assert done.returncode == 2
     assert done.stderr.strip().splitlines() == [
         f"polyceptron: port {port} is in use: choose another with --port, or 0 for any free one"

@@ -121,12 +121,16 @@ def test_every_cell_of_a_notebook_shows_its_plot(tmp_path):
     )
     lines = (
         "import matplotlib.pyplot as plt, polyceptron as pc\n"
-        "pc.learning_curve(pc.Teacher(2), pc.ERM('square', 1.0), [1, 2]).plot()\n"
+        "pc.LearningCurve.read('curve.csv').plot()\n"
         "print(plt.isinteractive())\n"
     )
+    curve = pc.learning_curve(pc.Teacher(2), "square", [1, 2])
+    curve.frame.to_csv(tmp_path / "curve.csv", index=False)
     paths = os.pathsep.join([str(tmp_path), *sys.path])
     there = {**os.environ, "MPLBACKEND": "module://inline_like", "PYTHONPATH": paths}
-    said = subprocess.run([sys.executable, "-c", lines], env=there, capture_output=True, text=True)
+    said = subprocess.run(
+        [sys.executable, "-c", lines], env=there, cwd=tmp_path, capture_output=True, text=True
+    )
     assert said.stdout == "True\n", said.stderr
 
 
@@ -204,7 +208,7 @@ def test_no_line_is_drawn_across_a_jump():
     assert np.isfinite(smooth.get_lines()[0].get_ydata()).all()
 
 
-def test_a_store_lies_on_theory_with_symbols_and_standard_errors(tmp_path):
+def test_a_store_lies_on_theory_with_symbols_and_standard_errors(tmp_path, instant):
     run_sweep(parse_spec(SWEEP), tmp_path / "runs.sqlite", workers=1)
     ax = pc.learning_curve(pc.Teacher(3), pc.ERM("square", 1.0), [0.5, 1, 2, 4]).plot()
     fits = pc.LearningCurve.read(tmp_path / "runs.sqlite")
