@@ -20,6 +20,13 @@ CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    # Each window would load the page of its address bar's menu, a second before any of ours;
+    # the other names are Playwright's own, which these replace.
+    "--disable-features=AimEnabled,WebUIOmniboxPopup,WebUIOmniboxAimPopup,"
+    "SpareRendererForSitePerProcess,AvoidUnnecessaryBeforeUnloadCheckSync,"
+    "DestroyProfileOnBrowserClose,HttpsUpgrades,HttpsFirstBalancedModeAutoEnable,LensOverlay,"
+    "MediaRouter,NetworkTimeServiceQuerying,OptimizationHints,PaintHolding,PreconnectToSearch,"
+    "ThirdPartyStoragePartitioning",
 ]  # fmt: skip
 PATIENCE = 300_000  # milliseconds; only ends a test that hangs
 

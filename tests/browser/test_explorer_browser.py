@@ -1,7 +1,8 @@
 """The explorer in a real browser: Debian's Chromium, driven by Playwright.
 
 Nothing here measures time: each step waits for what it wants to see. At the end of each test no
-page has complained in its console, and none has asked any other machine for anything.
+page has complained in its console, and none has asked any other machine for anything. Tests of
+pages elsewhere are in other_origin.py and run here: one browser serves all.
 """
 
 from __future__ import annotations
@@ -12,11 +13,17 @@ from typing import Any
 import psutil
 import pytest
 from tests.browser.conftest import PATIENCE, until
+from tests.browser.other_origin import (  # noqa: F401
+    elsewhere,
+    explorer,
+    test_nothing_starts_for_another_page_but_by_a_press_and_the_visitor_keeps_everything,
+    test_the_attack_is_real_without_the_guard_it_gets_through,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 SMALL = "&places=3&runs=1&dimension=60"
-LIGHT = "?estimators=bayes,square&points=12&high=2.0"
+LIGHT = "?k=2&estimators=bayes,square&points=12&high=2.0"
 
 
 def test_the_page_opens_with_curves_and_controls_of_each_kind_move_them(visit: Any) -> None:

@@ -19,8 +19,6 @@ from polyceptron.report.explorer import work_queue
 from polyceptron.report.explorer.server import CALLBACK, RequestGuard, make_app
 from polyceptron.report.explorer.work_queue import Sessions, WorkQueue
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
 SIMULATION = "&run=simulation:amp,dimension:40,places:2,runs:1"
 OWN = "/?estimators=square&points=4&k=2&prior=gaussian" + SIMULATION
 RUN = "/?estimators=square&points=4&k=4&prior=gaussian" + SIMULATION
