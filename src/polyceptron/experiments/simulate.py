@@ -274,13 +274,15 @@ _best_ridge = lru_cache(maxsize=4096)(optimal_ridge)
 
 def exact_errors(weights: Any, truth: Any, teacher: AnyTeacher, seed: int = 0) -> Row:
     """Of weights (d, k) and the teacher's (d, k); `seed` is for integrals that need points."""
-    noise, features = teacher.channel, teacher.features
-    error = exact_generalisation_error(weights, truth, noise=noise, features=features, seed=seed)
-    columns = {"generalisation_error": error.value, "uncertainty": error.uncertainty}
-    if not noise.noiseless:
-        clean = exact_generalisation_error(weights, truth, features=features, seed=seed)
-        columns["clean_error"] = clean.value
-    return columns
+    noise, k = teacher.channel, teacher.n_classes
+    ask = partial(exact_generalisation_error, weights, truth, features=teacher.features, seed=seed)
+    value, uncertainty = clean = ask()
+    guessed = k * noise.guess(k)  # the share of labels that follow no rule
+    error = (1 - guessed) * value + guessed * (1 - 1 / k), (1 - guessed) * uncertainty
+    if noise.utility_variance != 0:  # the others are not the teacher's choice
+        error = ask(noise=noise)
+    columns = dict(zip(("generalisation_error", "uncertainty"), error, strict=True))
+    return columns if noise.noiseless else {**columns, "clean_error": clean.value}
 
 
 def counted_errors(
