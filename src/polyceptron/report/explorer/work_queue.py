@@ -24,7 +24,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 from polyceptron.errors import ComputationFailed, InvalidInput
@@ -126,7 +125,7 @@ def limit_memory() -> None:
 
 
 def answer_tasks() -> None:
-    """The child's side: answer until the input ends; what is asked for most is loaded before."""
+    """The child's side: answer until the input ends."""
     limit_memory()
     tasks: queue.Queue[Task] = queue.Queue()
 
@@ -136,8 +135,6 @@ def answer_tasks() -> None:
         os._exit(0)  # the parent is gone, and so are we, in the middle of whatever
 
     threading.Thread(target=listen, daemon=True).start()
-    for name in ("theory.curve", "theory.separability"):
-        import_module(f"polyceptron.{name}")
     out, sys.stdout = sys.stdout, sys.stderr  # nothing else may write among the messages
     while True:
         for message in answers(tasks.get()):
