@@ -46,6 +46,7 @@ mathjax3_config = {
     }
 }
 html_copy_source = False
+smartquotes = False  # quotes and dashes stand as they are written
 html_show_sourcelink = False
 
 autodoc_typehints = "signature"

@@ -37,7 +37,7 @@ for point in pc.fixed_points(signs, 2.6):
 # and is too sure of them:
 
 # %%
-noisy = pc.Teacher(3, noise="softmax:3")
+noisy = pc.Teacher(2, noise="softmax:3")
 for name in ("bayes", "average"):
     scores = pc.calibration(noisy, name, 2.0)
     print(f"{name:8} test loss {scores.test_loss:.4f}, calibration {scores.calibration_error:.4f}")

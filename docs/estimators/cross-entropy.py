@@ -23,7 +23,7 @@ import pandas as pd
 
 import polyceptron as pc
 
-teacher, alphas = pc.Teacher(3), [1, 2, 5, 10]
+teacher, alphas = pc.Teacher(3), [1, 3, 10]
 students = {"Bayes-optimal": pc.BayesOptimal()} | {
     f"ridge {ridge}": pc.ERM("cross-entropy", ridge) for ridge in ("optimal", 0.01, 1.0)
 }

@@ -24,7 +24,7 @@ import polyceptron as pc
 teacher = pc.Teacher(3)
 names = ("hinge", "weston-watkins", "squared-hinge", "cross-entropy")
 students = [pc.ERM(name, "optimal") for name in names]
-curve = pc.learning_curve(teacher, students, [1, 5])
+curve = pc.learning_curve(teacher, students, 3.0)
 curve.frame.pivot(index="alpha", columns="estimator", values="generalisation_error").round(4)
 
 # %% [markdown]

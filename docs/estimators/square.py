@@ -17,14 +17,11 @@
 # | in scikit-learn | `RidgeClassifier(alpha=λ d, fit_intercept=False)` on features of unit variance (its labels ±1 give the same argmax) |
 
 # %%
-import numpy as np
-
 import polyceptron as pc
 
 teacher = pc.Teacher(3)
-alpha = np.sort([*np.geomspace(0.1, 10, 60), 1.0])
 students = [pc.ERM("square", ridge) for ridge in (0.0, 0.1, "optimal")]
-ax = pc.learning_curve(teacher, students, alpha).plot()
+ax = pc.learning_curve(teacher, students, "0.1:10:log").plot()
 ax.set_xscale("log")
 
 # %%

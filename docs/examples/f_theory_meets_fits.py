@@ -9,7 +9,7 @@ import numpy as np
 import polyceptron as pc
 
 teacher, d, ridge = pc.Teacher(3), 200, 0.1
-ax = pc.learning_curve(teacher, pc.ERM("cross-entropy", ridge), "0.2:6").plot()
+ax = pc.learning_curve(teacher, pc.ERM("cross-entropy", ridge), "0.2:6:12:log").plot()
 for alpha in (1, 2, 3, 4, 5):
     errors = []
     for seed in range(6):

@@ -9,7 +9,8 @@ from sklearn.datasets import load_breast_cancer
 import polyceptron as pc
 
 X, y = load_breast_cancer(return_X_y=True)
-result = pc.predicted_curve(pc.ERMClassifier(ridge=0.1), X, y)
+sizes = [0.1, 0.2, 0.5, 1.0]
+result = pc.predicted_curve(pc.ERMClassifier(ridge=0.1), X, y, train_sizes=sizes)
 ax = result.plot()
 ax.set_xscale("linear")
 ax.figure.savefig("g_real_data.svg")

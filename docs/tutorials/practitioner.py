@@ -49,7 +49,7 @@ assert best[0] > best[1] > best[2]
 
 # %%
 students = [pc.BayesOptimal(), pc.ERM("cross-entropy", 0.01), pc.ERM("square", "optimal")]
-curve = pc.learning_curve(teacher, students, alpha="0.5:8")
+curve = pc.learning_curve(teacher, students, alpha="0.5:8:14:log")
 curve.plot()
 
 # %% [markdown]
@@ -78,4 +78,4 @@ assert abs(measured - expected.generalisation_error) < 0.04
 from sklearn.datasets import load_breast_cancer
 
 X, y = load_breast_cancer(return_X_y=True)
-pc.predicted_curve(pc.ERMClassifier(ridge=0.1), X, y).plot()
+pc.predicted_curve(pc.ERMClassifier("square", ridge=1.0), X, y).plot()

@@ -20,7 +20,7 @@ import polyceptron as pc
 # %%
 teacher = pc.Teacher(3)
 students = [pc.BayesOptimal(), pc.ERM("max-margin"), pc.ERM("square", "optimal")]
-curve = pc.learning_curve(teacher, students, alpha="0.2:20:log")
+curve = pc.learning_curve(teacher, students, alpha="0.2:20:10:log")
 ax = curve.plot()
 ax.set(xscale="log", yscale="log")
 

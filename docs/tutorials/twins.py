@@ -60,7 +60,7 @@ print(twin.theory(student, 200, directions=20).words)
 # which model is nearest.
 
 # %%
-report = pc.twin_report(X, y, train_sizes=[0.2, 0.5, 1.0], draws=3)
+report = pc.twin_report(X, y, train_sizes=[0.2, 0.5, 1.0], draws=2)
 print(report.sentence)
 report.plot()
 

@@ -34,6 +34,7 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """Blocks of one page share a folder and, if Python, their names, as a reader's session does."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")  # a sweep starts one worker
     session: dict[str, Any] = {"__name__": "__page__"}
     for block in blocks(page):
         if block.reason is not None or block.kind not in RUN:
