@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 
 SMALL = Profile(
     "small", amp_dimension=200, amp_runs=5, trace_dimension=400, erm_dimension=120, erm_instances=6,
-    further_instances=6, noisy_instances=4, line_points=6, symbols=4, classes=(2, 3, 5),
+    further_instances=6, noisy_instances=4, line_points=5, symbols=3, classes=(2, 3, 5),
     amp_classes=(2,), amp_classes_dimension=200, amp_classes_runs=5, error_tolerance=0.01,
     transition_tolerance=0.1, transition_classes=(2, 3, 4), rival_points=2, rival_ridge=0.1,
     separable_dimension=14, separable_instances=2,
@@ -43,24 +43,29 @@ ALLOWANCE = 2.0
 SIGMAS = 5.0
 
 
-def save_few(figure: Figure, path: Path) -> None:
-    """No claim looks at the files; each figure is drawn where texts are looked at."""
-    if path.stem in ("fig2a", "margins", "transitions"):
-        save_figure(figure, path)
-    else:
-        path.write_bytes(b"%PDF" if path.suffix == ".pdf" else b"\x89PNG")
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every figure, made once."""
-    path = tmp_path_factory.mktemp("figures")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Figure]]:
+    """Every figure, made once; few are saved: no claim looks at files, texts are drawn below."""
+    folder, figures = tmp_path_factory.mktemp("figures"), dict[str, Figure]()
+
+    def save(figure: Figure, path: Path) -> None:
+        figures[path.stem] = figure
+        if path.stem == "margins":
+            save_figure(figure, path)
+        else:
+            path.write_bytes(b"%PDF" if path.suffix == ".pdf" else b"\x89PNG")
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SHEET, "pdf.fonttype", 3)  # embedding whole fonts takes a while,
         patch.setitem(SHEET, "savefig.dpi", 75)  # and so do many pixels
-        patch.setattr(making, "save_figure", save_few)
-        make_figures(path, profile=SMALL, workers=1)
-    return path
+        patch.setattr(making, "save_figure", save)
+        make_figures(folder, profile=SMALL, workers=1)
+    return folder, figures
+
+
+@pytest.fixture(scope="module")
+def folder(made: tuple[Path, dict[str, Figure]]) -> Path:
+    return made[0]
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +74,8 @@ def tables(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 @pytest.fixture(scope="module")
-def drawn(tables: dict[str, pd.DataFrame]) -> dict[str, Figure]:
-    """Every picture, drawn once for the tests that look at it."""
-    return {name: FIGURES[name].draw(table) for name, table in tables.items()}
+def drawn(made: tuple[Path, dict[str, Figure]]) -> dict[str, Figure]:
+    return made[1]
 
 
 def rows(table: pd.DataFrame, **columns: object) -> pd.DataFrame:

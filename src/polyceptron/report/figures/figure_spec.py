@@ -24,7 +24,7 @@ from polyceptron.files import write_text
 from polyceptron.model import Teacher, make_estimator
 from polyceptron.report.pictures.matplotlib_figure import Figure, render_matplotlib
 from polyceptron.report.pictures.parts import Panel, Picture
-from polyceptron.theory.curve import bends, drawn_rows
+from polyceptron.theory.curve import FIRST, bends, drawn_rows
 from polyceptron.version import VERSION
 
 SEED = 0
@@ -45,7 +45,7 @@ class Profile:
     erm_instances: int = 20
     further_instances: int = 20  # the same for the figures that the paper does not have
     noisy_instances: int = 5
-    line_points: int = 80  # at most
+    line_points: int = 80  # at most, beside the marks
     symbols: int = 16
     classes: tuple[int, ...] = (2, 3, 5, 10, 20, 50)
     amp_classes: tuple[int, ...] = (2, 5, 10)  # those of `classes` that message passing runs for
@@ -150,8 +150,8 @@ def line_rows(
 ) -> list[Row]:  # fmt: skip
     """A smooth line of theory with Gaussian weights, at the marks too; `log` is of both axes."""
     teacher, student = Teacher(n_classes, noise=noise), make_estimator(estimator, ridge)
-    asked: dict[str, Any] = {"log": log, "log_y": log, "also": marks, "most": most, "tol": tol}
-    return drawn_rows(teacher, student, low, high, **asked)
+    asked: dict[str, Any] = {"log": log, "log_y": log, "also": marks, "first": min(FIRST, most)}
+    return drawn_rows(teacher, student, low, high, most=most + len(marks), tol=tol, **asked)
 
 
 def smooth_rows(

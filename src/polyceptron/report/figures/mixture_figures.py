@@ -97,7 +97,7 @@ def _ways(alpha: float) -> tuple[Way, ...]:
 def _fitted(profile: spec.Profile, marks: spec.Values) -> dict[str, Any]:
     """Where there are fits, of which size, and how many points the lines have at most."""
     size = {"dimension": profile.erm_dimension, "instances": profile.noisy_instances}
-    few = replace(profile, symbols=profile.symbols // 2)
+    few = replace(profile, symbols=(profile.symbols + 1) // 2)
     return {"marks": few.thin(marks), "most": profile.line_points // 2, **size}
 
 

@@ -82,8 +82,8 @@ def noisy_transition_rows(kind: str, most: int) -> list[spec.Row]:
 @spec.figure(
     "noisy-phases",
     "The hard phase of Rademacher weights with noisy labels, k = 3",
-    computations=lambda profile: [
-        spec.ask(noisy_transition_rows, kind=kind, most=profile.line_points // 2) for kind in NOISES
+    computations=lambda size: [
+        spec.ask(noisy_transition_rows, kind=k, most=max(3, size.line_points // 2)) for k in NOISES
     ],
 )
 def noisy_phases(table: pd.DataFrame) -> pic.Picture:
