@@ -46,7 +46,6 @@ mathjax3_config = {
     }
 }
 html_copy_source = False
-smartquotes = False  # quotes and dashes stand as they are written
 html_show_sourcelink = False
 
 autodoc_typehints = "signature"

@@ -105,7 +105,9 @@ def drawn_parts(
             new = sorted({*even[::step], even[-1], *(others if step == 1 else ())} - seen)
             seen.update(new)
             yield from (new[i : i + size] for i in range(0, len(new), size))
-        while more := bends(rows, log=log, log_y=log_y)[: most - len({r["alpha"] for r in rows})]:
+        while (left := most - len({row["alpha"] for row in rows})) > 0:
+            if not (more := bends(rows, log=log, log_y=log_y)[:left]):
+                return
             yield more[:size]
 
     for part in curve_parts(teacher, student, asked_for(), **asked):

@@ -157,3 +157,9 @@ def test_a_fold_is_kept_though_the_end_of_the_curve_is_hardly_known() -> None:
     """Its drop is seen on the way: at the end α of rare points is uncertain by all of it."""
     branches = curve_of(Teacher(6, "finite[-2:0.1;-0.5:0.4;0.5:0.4;2:0.1]"), 3).branches()
     assert [b.rising for b in branches] == [True, False]
+
+
+def test_marks_beyond_the_points_allowed_bring_no_others() -> None:
+    marks = np.geomspace(0.3, 9, 8)
+    rows = drawn_rows(Teacher(2), "bayes", 0.1, 10, log=True, also=marks, most=6)
+    assert len(rows) == 6 + len(marks)
