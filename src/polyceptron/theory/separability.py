@@ -121,15 +121,15 @@ def separability(
     found = minimize_scalar(
         lambda x: float(np.mean(_distance(problem, 0, math.exp(x)))),
         bounds=(math.log(_SMALLEST), math.log(_LARGEST)),
-        options={"xatol": 1e-5},
+        options={"xatol": 1e-2},
     )
     t = math.exp(float(found.x))
     # The minimum is flat: at the place found on the coarsest level finer ones give its value.
     before = math.nan
     for level in steps(range(problem.fields.rule.n_levels), growth=4):
-        estimate = from_replicates(1 / _distance(problem, level, t))
-        value, spread = float(estimate.value), float(estimate.uncertainty)
-        if not problem.fields.rule.sampled:
+        if problem.fields.rule.sampled:
+            value, spread = map(float, from_replicates(1 / _distance(problem, level, t)))
+        else:
             # One Newton step to the minimum in ln t; differences wide enough for a level's noise.
             at = [float(_distance(problem, level, t * math.exp(0.02 * s))[0]) for s in range(-2, 3)]
             bend, slope = at[1] + at[3] - 2 * at[2], (8 * (at[3] - at[1]) - (at[4] - at[0])) / 12
@@ -157,7 +157,7 @@ def _of_unequal(population: Population, tol: float | None, intercept: bool) -> S
 
 
 @lru_cache(maxsize=256)
-def separable_up_to(population: Population, intercept: bool = False) -> float:
+def separable_up_to(population: Population, intercept: bool) -> float:
     """α_s, remembered: the loop asks for it at every α, however close to it that is."""
     tol = _CLOSE if population.symmetric and population.n_classes <= 3 else None
     return separability(population, tol, intercept=intercept).alpha_s

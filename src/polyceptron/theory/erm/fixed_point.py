@@ -133,7 +133,7 @@ def erm_fixed_point(
         return square.square_fixed_point(problem.at(ridge=ridge))
     room, near = math.inf, None
     if (ridge == 0 or loss.scale_free) and not teacher.noise.noiseless:
-        limit = separable_up_to(teacher)
+        limit = separable_up_to(teacher, False)
         room, near = abs(alpha / limit - 1), towards_limit(problem, limit)
     if best:
         problem, near, step = best_ridge(problem, tol)
