@@ -54,6 +54,16 @@ def even(jacobian: Array) -> bool:
     return float(np.linalg.norm(jacobian, -2)) > _EVEN
 
 
+def _inverse(jacobian: Array) -> tuple[Array, Array, float]:
+    """The inverse, the directions in which it acts, and the least singular value."""
+    try:
+        U, s, directions = np.linalg.svd(jacobian)
+    except np.linalg.LinAlgError:  # not finite
+        U, s, directions = jacobian, np.zeros(1), jacobian
+    lost = np.full_like(jacobian, math.nan)
+    return (directions.T / s) @ U.T if s[-1] > 0 else lost, directions, float(s[-1])
+
+
 def jacobian_at(
     residual: Residual, theta: Array, value: Array, first: Array | None = None
 ) -> Array:
@@ -84,18 +94,16 @@ def newton(
     """
     value, fresh = residual(theta), False
     for _ in range(_MOST_STEPS):
-        size = float(np.max(np.abs(value)))
+        size = float(np.abs(value).max())
         if jacobian is None:
             jacobian, fresh = jacobian_at(residual, theta, value), True
-        try:
-            step = np.linalg.solve(jacobian, -value)
-        except np.linalg.LinAlgError:
-            step = np.full_like(theta, math.nan)
-        longest = float(np.max(np.abs(step)))
+        inverse, directions, flattest = _inverse(jacobian)
+        step = -inverse @ value
+        longest = float(np.abs(step).max())
         if longest < tol:
             if not (fresh or (chord and size < tol)):
                 after = residual(theta + step)
-                if not np.max(np.abs(np.linalg.solve(jacobian, after))) < _SHORTER * longest:
+                if not np.abs(inverse @ after).max() < _SHORTER * longest:
                     jacobian = None
                     continue
                 theta, value = theta + step, after
@@ -104,8 +112,8 @@ def newton(
         scale = min(1.0, _LONGEST / longest) if longest > 0 else 1.0
         for _ in range((8 if fresh else 2) if math.isfinite(longest) else 0):
             after = residual(theta + scale * step)
-            rest = np.linalg.solve(jacobian, after)
-            fall = np.abs(after).max() / size if even(jacobian) else np.abs(rest).max() / longest
+            rest = inverse @ after
+            fall = np.abs(after).max() / size if flattest > _EVEN else np.abs(rest).max() / longest
             if fall < 1 - 0.1 * scale:
                 break
             scale /= 3
@@ -114,7 +122,7 @@ def newton(
                 return Root(theta, value, jacobian, size < min(1e3 * tol, _STALLED))
             jacobian = None
             continue
-        taken, then = np.abs(np.linalg.svd(jacobian)[2] @ np.stack([step, rest], 1)).T
+        taken, then = np.abs(directions @ step), np.abs(directions @ rest)
         step, surprise = scale * step, after - value - scale * (jacobian @ step)
         theta, value = theta + step, after
         if then.max() < tol and (then < _SHORTER * taken + _NOTHING * tol).all():

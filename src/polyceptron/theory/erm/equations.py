@@ -80,11 +80,11 @@ class RidgeEquations(Equations):
         sums = spectrum_sums(p.ridge, p.weights.spectrum, p.alpha * a.C)
         with np.errstate(over="ignore", invalid="ignore"):  # at steps that went astray
             slope = law.m / np.maximum(a.M, _FLOOR)
-            shrinkage = sums.shrinkage * slope / (p.alpha * sums.mean)
-            balance = _log(shrinkage + slope * a.D_minus) - _log(law.residual + slope * a.D_plus)
+            left = sums.shrinkage * slope / (p.alpha * sums.mean) + slope * a.D_minus
+            right = law.residual + slope * a.D_plus
         rest = sums.norm * a.Q / p.alpha + sums.spread * a.M**2  # τ² = m²/(q − m²)
-        direction = theta[0] - _log(sums.mean * a.M) + 0.5 * _log(rest)
-        return np.stack([direction, balance, theta[2] - _log(sums.response)])
+        m, r, left, right, V = _log(np.array([sums.mean * a.M, rest, left, right, sums.response]))
+        return np.array([theta[0] - m + 0.5 * r, left - right, theta[2] - V])
 
 
 def equations(problem: Problem) -> Equations:
