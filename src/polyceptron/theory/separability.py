@@ -285,33 +285,33 @@ def _many_classes(population: Population, intercept: bool) -> Estimate:
     x = ndtri(uniform_replicates(r if channel is None else 2 * r, log2, _SEED))
     x = np.concatenate([x, -x], axis=1)  # with the moments of the Gaussian up to the third:
     x = np.stack([np.linalg.solve(np.linalg.cholesky(e.T @ e / len(e)), e.T).T for e in x])
-    replicates, x = len(x), x.reshape(-1, x.shape[2])
-    h, n = x[:, :r], len(x)
-    G, s, R, z = np.zeros((k, k)), np.ones(k), np.eye(r), np.zeros((n, r))
+    replicates, x = len(x), np.ascontiguousarray(x.reshape(-1, x.shape[2]).T)
+    h, n = x[:r], x.shape[1]
+    G, s, R, z = np.zeros((k, k)), np.ones(k), np.eye(r), np.zeros((r, n))
     if channel is None:
         G, s = _one_level(population)
         shares = np.repeat(population.group_shares[:, None], n, 1)
     else:
         R = T.T @ population.field_covariance @ T
-        z = x[:, r:] @ np.linalg.cholesky(R).T
-        shares = channel.chances(z @ T.T + population.offsets).T
+        z = np.linalg.cholesky(R) @ x[r:]
+        shares = np.ascontiguousarray(channel.chances((T @ z).T + population.offsets).T)
     state = [np.zeros((k, r)), np.zeros((r, r)), np.zeros(r), np.eye(r), np.eye(r)]
-    gaps, delta = np.zeros((k, n, r)), np.zeros((k, n, r))
+    gaps, delta = np.zeros((2, k, r, n))
     damp, before, alphas = 0.5, math.inf, [math.nan]
     for _ in steps(range(_ROUNDS)):
         m, A, b, Q, N = state
         B = np.linalg.cholesky(Q)
         E, D, U, stiff, cross = np.zeros((k, r)), *np.zeros((4, r, r))
         for y in range(k):
-            omega = m[y] + b + math.sqrt(s[y]) * (h @ B.T) + z @ A.T
+            omega = (m[y] + b)[:, None] + math.sqrt(s[y]) * B @ h + A @ z
             delta[y] = _way_to_cone(omega, edges[y], N, gaps[y])
-            weighted = shares[y][:, None] * delta[y] / n
-            E[y] = weighted.sum(0) / s[y]
-            D += weighted.T @ delta[y] / s[y]
-            moved = -np.linalg.solve(B.T, h.T @ weighted).T / math.sqrt(s[y])  # E(I − ∂v), by parts
+            weighted = shares[y] / n * delta[y]
+            E[y] = weighted.sum(1) / s[y]
+            D += weighted @ delta[y].T / s[y]
+            moved = -np.linalg.solve(B.T, h @ weighted.T).T / math.sqrt(s[y])  # E(I − ∂v), by parts
             U += moved
             stiff += moved / s[y]
-            cross += weighted.T @ z
+            cross += weighted @ z.T
         alpha = float(np.trace(N) / np.trace(N @ U))
         tilt, metric = alpha * E.T, N @ U + U.T @ N
         Q = alpha * D + tilt @ G @ tilt.T
@@ -326,16 +326,18 @@ def _many_classes(population: Population, intercept: bool) -> Estimate:
         alphas = [*alphas[-_CALM:], alpha]
         if len(alphas) > _CALM and np.ptp(alphas) < _SETTLED * alpha:
             break
-    weight = (shares / s[:, None])[:, :, None]
-    each = (weight * delta * (delta @ N)).sum((0, 2)).reshape(replicates, -1).mean(1)
+    weight = (shares / s[:, None])[:, None]
+    each = (weight * delta * (N @ delta)).sum((0, 1)).reshape(replicates, -1).mean(1)
     spread = from_replicates(float(np.trace(N @ D)) * alpha / each).uncertainty
     return Estimate(np.array(alpha), spread + np.ptp(alphas))
 
 
 def _way_to_cone(omega: Array, edges: Array, N: Array, gaps: Array) -> Array:
-    """v − ω (n, r) for v = edges·g, g ≥ 0, nearest to ω in the metric N; `gaps` g are updated."""
-    K, c = edges.T @ N @ edges, omega @ (N @ edges)
+    """v − ω (r, n) for v = edges·g, g ≥ 0, nearest to ω in the metric N; `gaps` g are updated."""
+    K = edges.T @ N @ edges
+    own = np.diag(K)[:, None]
+    c, others = (edges.T @ N / own) @ omega, np.eye(len(K)) - K / own
     for _ in range(_SWEEPS):
         for j in range(len(K)):
-            gaps[:, j] = np.maximum(gaps[:, j] + (c[:, j] - gaps @ K[j]) / K[j, j], 0.0)
-    return np.asarray(gaps @ edges.T - omega)
+            np.maximum(c[j] + others[j] @ gaps, 0.0, out=gaps[j])
+    return np.asarray(edges @ gaps - omega)
