@@ -27,6 +27,7 @@ from polyceptron.theory.populations import scores
 
 _ORDER, _COARSE, _FINE = 8, range(8, 12), range(14, 18)  # of panels: for the law, and for scores
 _ROUNDS, _CLOSE = 500, 1e-11  # and a last step, relative
+_DEPTH = 4  # rounds that show where the next ones lead
 _RARE = 1e-200  # a chance that stands for 0
 _STEEP = 10.0  # |d ln ε/d ln C| at most
 
@@ -50,7 +51,7 @@ def biased_bayes(
         """The next C, weights (n,) and Z (n, k)."""
         at = scores.TeacherFields(R - C, R, b, channel)
         law = scores.FieldsLaw(np.ones(1), 0 * b[None], scores.lifted((R - C)[None]), b, at)
-        parts = [(fields @ T, w[0]) for _, fields, w, _ in scores.orthant_panels(law, order)]
+        parts = [(x @ T, w[0]) for _, x, w, _ in scores.orthant_panels(law, order, told=False)]
         means, weight = (np.concatenate(each) for each in zip(*parts, strict=True))
         Z, slopes = label_chances(channel, means, C)
         pull = slopes * np.sqrt(weight[:, None] / np.maximum(Z, _RARE))[:, :, None]
@@ -60,19 +61,25 @@ def biased_bayes(
         return (new + new.T) / 2, weight, Z
 
     C, left = 0.999 * R, 1.0
+    seen: list[tuple[Array, Array]] = []
     for _ in range(_ROUNDS):
         new = one_round(C, _ORDER)[0]
-        left, C = float(np.abs(new - C).max() / np.trace(new)), new
+        left = float(np.abs(new - C).max() / np.trace(new))
+        seen = [*seen[-_DEPTH:], (C.ravel(), (new - C).ravel())]
+        X, F = (np.diff(each, axis=0).T for each in zip(*seen, strict=True))
+        C = new - ((X + F) @ np.linalg.lstsq(F, seen[-1][1], rcond=1e-6)[0]).reshape(C.shape)
+        if left <= _CLOSE or not np.linalg.eigvalsh([C, R - C]).min() > 0:
+            C = new  # Anderson's method may lead outside
         if left <= _CLOSE:
             break
     made: list[dict[str, Estimate]] = []
     for orders in (_COARSE, _FINE):
-        rules = [one_round(C, order)[1:] for order in orders]
-        tables = np.array([(w[:, None] * Z).T @ np.eye(k)[Z.argmax(1)] for w, Z in rules])
-        sums = [[-(w @ xlogy(Z, Z).sum(1)), w @ (1 - (Z * Z).sum(1))] for w, Z in rules]
+        rules = [one_round(C, order) for order in orders]
+        tables = np.array([(w[:, None] * Z).T @ np.eye(k)[Z.argmax(1)] for _, w, Z in rules])
+        sums = [[-(w @ xlogy(Z, Z).sum(1)), w @ (1 - (Z * Z).sum(1))] for _, w, Z in rules]
         made.append(vars(scores.scores_of((tables, np.array(sums)))))
     coarse, fine = made
-    moved = _STEEP * float(np.abs(one_round(C, _FINE[0])[0] - C).max() / np.trace(C)) + _CLOSE
+    moved = _STEEP * float(np.abs(rules[0][0] - C).max() / np.trace(C)) + _CLOSE
     far = {n: Estimate(v, s + np.abs(v - coarse[n].value)) for n, (v, s) in fine.items()}
     status = Status.OK if left <= _CLOSE else Status.NOT_CONVERGED
     return scores.PopulationScores(**far), R - C, moved, status

@@ -204,8 +204,8 @@ def _gaps(law: FieldsLaw, group: int, label: int | None = None) -> tuple[Array, 
     return ways @ mean, ways @ covariance @ ways.swapaxes(1, 2)
 
 
-def orthant_panels(law: FieldsLaw, order: int) -> Iterator[_Part]:
-    """Two or three classes: panels inside each orthant."""
+def orthant_panels(law: FieldsLaw, order: int, told: bool = True) -> Iterator[_Part]:
+    """Two or three classes: panels inside each orthant; a teacher's labels if they are `told`."""
     k, r = law.n_classes, law.n_classes - 1
     normals = np.eye(1) if r == 1 else np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]])
     lines = [Line(normal, 0.0, _SMOOTH) for normal in normals]
@@ -213,7 +213,7 @@ def orthant_panels(law: FieldsLaw, order: int) -> Iterator[_Part]:
         for p, (mean, covariance) in enumerate(zip(*_gaps(law, c), strict=True)):
             A = class_gaps(k, p)
             nodes = panel_nodes(mean, covariance, lines + _label_lines(law, c, A), order)
-            if law.teacher is None:
+            if law.teacher is None or not told:
                 truth = np.eye(k)[[c]]
             else:
                 at = np.linalg.solve(A, nodes.points.T).T - law.b
