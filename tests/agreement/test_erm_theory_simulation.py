@@ -1,4 +1,4 @@
-"""Theory against fitted classifiers at d = 500: error, training loss and training error.
+"""Theory against fitted classifiers at d = 300: error, training loss and training error.
 
 Each instance is fitted by scikit-learn to a tight tolerance; overlaps give m, q, and from them the
 error. Corrections to the theory are of order 1/d, so the mean over instances must agree within its
@@ -15,8 +15,8 @@ import polyceptron as pc
 from polyceptron.model.losses import CrossEntropy, SquareLoss
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
-DIMENSION = 500
-INSTANCES = 8
+DIMENSION = 300
+INSTANCES = 10
 
 
 def fit(k, alpha, ridge, loss, seed, noise):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
-import polyceptron as pc
 from polyceptron.experiments.results import Average
 from polyceptron.experiments.simulate import run_erm
 from polyceptron.model import ERM, Teacher
@@ -21,11 +22,16 @@ CASES = [
 ]
 
 
+@cache
+def instances(teacher, estimator, alpha):
+    return [run_erm(teacher, [estimator], alpha, D, seed)[0] for seed in range(INSTANCES)]
+
+
 @pytest.mark.parametrize(("k", "loss", "ridge", "alpha"), CASES)
 def test_mean_of_instances_meets_theory(k, loss, ridge, alpha):
     teacher = Teacher(k)
     theory = curve_rows(teacher, ERM(loss, ridge), [alpha])[0]
-    rows = [run_erm(teacher, [pc.ERM(loss, ridge)], alpha, D, seed)[0] for seed in range(INSTANCES)]
+    rows = instances(teacher, ERM(loss, ridge), alpha)
     for name in ("m", "q", "generalisation_error", "training_loss"):
         found = Average.of(row[name] for row in rows)
         allowed = 4 * found.standard_error + BIAS * abs(theory[name])
@@ -35,11 +41,7 @@ def test_mean_of_instances_meets_theory(k, loss, ridge, alpha):
 
 def test_a_wrong_ridge_would_be_noticed():
     theory = curve_rows(Teacher(3), ERM("cross-entropy", 0.2), [2.0])[0]
-    rows = [
-        run_erm(Teacher(3), [pc.ERM("cross-entropy", 0.1)], 2.0, D, seed)[0]
-        for seed in range(INSTANCES)
-    ]
-    found = Average.of(row["q"] for row in rows)
+    found = Average.of(row["q"] for row in instances(Teacher(3), ERM("cross-entropy", 0.1), 2.0))
     assert abs(found.mean - theory["q"]) > 4 * found.standard_error + BIAS * theory["q"]
 
 
@@ -55,7 +57,7 @@ def test_a_wrong_ridge_would_be_noticed():
 )
 def test_noisy_instances_meet_the_theory_of_their_noise(noise, loss, ridge):
     teacher = Teacher(3, noise=noise)
-    rows = [run_erm(teacher, [pc.ERM(loss, ridge)], 2.0, D, seed)[0] for seed in range(INSTANCES)]
+    rows = instances(teacher, ERM(loss, ridge), 2.0)
     theory = curve_rows(teacher, ERM(loss, ridge), [2.0])[0]
     clean = curve_rows(Teacher(3), ERM(loss, ridge), [2.0])[0]
     for name in ("m", "q", "generalisation_error", "clean_error", "training_loss"):

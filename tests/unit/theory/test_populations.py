@@ -217,7 +217,8 @@ def test_bars_of_many_clusters_hold_against_plain_draws():
 
 
 def plain_rounds(p, G, s, ridge, alpha, seed, draws=250):
-    """The error of the mixture's equations in k fields at once, at antithetic draws."""
+    """The error of the mixture's equations in k fields at once, at antithetic draws, whose proximal
+    points make a step of Newton's in each round."""
     k, rng = len(p), np.random.default_rng([5, seed])
     x = rng.standard_normal((k, draws, k))
     x = np.concatenate([x, -x], 1)
@@ -227,13 +228,11 @@ def plain_rounds(p, G, s, ridge, alpha, seed, draws=250):
         for c in range(k):
             omega, own = m[c] + math.sqrt(s[c]) * x[c] @ np.linalg.cholesky(Q).T, np.eye(k)[c]
             missed += p[c] * np.mean(omega.argmax(1) != c)
-            for _ in range(3):
-                P = np.exp(z[c] - z[c].max(1, keepdims=True))
-                P /= P.sum(1, keepdims=True)
-                H = P[:, :, None] * np.eye(k) - P[:, :, None] * P[:, None]
-                slope = z[c] - omega + s[c] * (P - own) @ V
-                step = np.linalg.solve(np.eye(k) + s[c] * V @ H, slope[:, :, None])[:, :, 0]
-                z[c] -= step
+            P = np.exp(z[c] - z[c].max(1, keepdims=True))
+            P /= P.sum(1, keepdims=True)
+            H = P[:, :, None] * np.eye(k) - P[:, :, None] * P[:, None]
+            slope = z[c] - omega + s[c] * (P - own) @ V
+            z[c] -= np.linalg.solve(np.eye(k) + s[c] * V @ H, slope[:, :, None])[:, :, 0]
             m_hat[c] = alpha * p[c] * (own - P).mean(0)
             Q_hat = Q_hat + s[c] * alpha * p[c] * (own - P).T @ (own - P) / len(P)
             D = np.linalg.solve(np.eye(k) + s[c] * H @ V, H)
@@ -319,7 +318,7 @@ def test_sharp_labels_and_plenty_of_data_return_the_scalars_or_nothing():
     assert not far.generalisation_error > 1e-3  # which is 1e-5 or so, or not known
 
 
-@pytest.mark.parametrize("ridge", [10.0, 1e3, 1e5])
+@pytest.mark.parametrize("ridge", [10.0, 1e5])
 def test_large_ridges_leave_an_intercept_of_the_shares(ridge):
     """Weights vanish as 1/λ: the softmax of the intercepts is the shares."""
     shares = np.array([0.6, 0.3, 0.1])
@@ -399,11 +398,12 @@ def test_fits_of_scikit_learn(weight):
         )
         W = fit.coef_ / math.sqrt(d)
         rng = np.random.default_rng(seed)
-        fresh = rng.standard_normal((4000, d))
         found = []
-        for c in range(3):
-            x = mu.T[c] / math.sqrt(d) + population.deviations(d)[c] * fresh
-            found.append(np.mean((x @ W.T + fit.intercept_).argmax(1) == c))
+        for c in range(3):  # the fields of fresh samples are Gaussian
+            covariance = (W * population.deviations(d)[c] ** 2) @ W.T
+            root = np.linalg.cholesky(covariance + 1e-9 * np.eye(3))
+            fields = W @ mu.T[c] / math.sqrt(d) + rng.standard_normal((20_000, 3)) @ root.T
+            found.append(np.mean((fields + fit.intercept_).argmax(1) == c))
         recalls.append(found)
     spread = np.std(recalls, axis=0, ddof=1) / math.sqrt(6)
     z = (np.mean(recalls, axis=0) - theory.recall) / np.hypot(spread, 0.005)  # 1/d corrections
@@ -440,7 +440,7 @@ def test_shares_and_columns():
     for k, noise in ((2, "none"), (3, "softmax:2"), (5, "gaussian:0.3")):
         shares = tuple((np.arange(k) + 1.0) / (k * (k + 1) / 2))
         teacher = pc.Teacher(k, noise=noise, shares=shares)
-        y = np.concatenate([teacher.sample(4000, 300, seed=s).y for s in range(5)])
+        y = np.concatenate([teacher.sample(2000, 300, seed=s).y for s in range(5)])
         assert np.abs(np.bincount(y, minlength=k) / len(y) - shares).max() < 0.03
         assert make_population(**teacher.columns) == teacher
         again = pc.Teacher(k, noise=noise, biases=teacher.biases)

@@ -72,7 +72,7 @@ def test_the_pair_average_is_that_of_drawn_fields(k):
     """E f̄(ω₁)·f̄(ω₂)/r over pairs of students and labels drawn here."""
     from polyceptron.theory import resampling as room
 
-    teacher, loss, n = pc.Teacher(k), pc.ERM("cross-entropy").loss, 100_000
+    teacher, loss, n = pc.Teacher(k), pc.ERM("cross-entropy").loss, 40_000
     side = room.ResampledSide(teacher.channel, loss, k, 2.0, counts=((1.0, 0.5), (2.0, 0.1)))
     law = erm_fixed_point(teacher, pc.ERM("cross-entropy", 0.3), 2.0).law
     q12, rng = 0.7 * law.m**2 + 0.3 * law.q, np.random.default_rng(k)
