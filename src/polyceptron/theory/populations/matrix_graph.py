@@ -120,15 +120,19 @@ def graph_values(
 ) -> tuple[Array, Array, Array | None]:
     """At nodes: weight (n,) with the label's chance, −∂f (n, r, r), and ∂Z (n, r), weighted."""
     away = g.u - g.f @ at.V - at.shift
-    J = g.P + at.V @ g.N
-    det = J[:, 0, 0] if J.shape[1] == 1 else J[:, 0, 0] * J[:, 1, 1] - J[:, 0, 1] * J[:, 1, 0]
     x = away @ at.inverse.T
-    weight = at.norm * np.exp(-0.5 * (x * x).sum(1)) * np.abs(det)
     if len(at.V) == 1:
-        stiffness = g.N / J
+        J = g.P + at.V * g.N
+        det, stiffness, square = J[:, 0, 0], g.N / J, x[:, 0] ** 2
     else:  # NJ⁻¹ of 2 × 2 matrices
-        (a, b), (c, d) = np.moveaxis(J, 0, -1)
-        stiffness = g.N @ np.moveaxis(np.array([[d, -b], [-c, a]]) / det, -1, 0)
+        J = g.P + (g.N.swapaxes(1, 2).reshape(-1, 2) @ at.V.T).reshape(-1, 2, 2).swapaxes(1, 2)
+        a, b, c, d = J[:, 0, 0], J[:, 0, 1], J[:, 1, 0], J[:, 1, 1]
+        det, square = a * d - b * c, x[:, 0] ** 2 + x[:, 1] ** 2
+        left, right = g.N[:, :, 0], g.N[:, :, 1]
+        stiffness = np.empty_like(J)
+        stiffness[:, :, 0] = left * (d / det)[:, None] - right * (c / det)[:, None]
+        stiffness[:, :, 1] = right * (a / det)[:, None] - left * (b / det)[:, None]
+    weight = at.norm * np.exp(-0.5 * square) * np.abs(det)
     channel = problem.population.label_channel
     if channel is None or at.slope is None or at.C is None:
         return weight, stiffness, None
