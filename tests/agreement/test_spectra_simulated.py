@@ -17,7 +17,7 @@ from polyceptron.theory.calibration import fresh_scores
 
 TWO = "levels:4x0.2,0.25x0.8"
 NOISE = "gaussian:0.5"
-D, ALPHA, RIDGE, INSTANCES = 800, 2.0, 0.5, 3
+D, ALPHA, RIDGE, INSTANCES = 600, 2.0, 0.5, 3
 # Relative spread of one instance times √d, from 24 others: error, test loss, training error, loss.
 SPREAD = np.array([0.7, 0.7, 2.4, 1.0])
 
