@@ -200,8 +200,8 @@ MUTATIONS = [
     Mutation(
         "ERM equations: the balance of the ridge",
         "theory/erm/equations.py",
-        "_log(law.residual + slope * a.D_plus)",
-        "_log(law.residual)",
+        "right = law.residual + slope * a.D_plus",
+        "right = law.residual + 0 * slope",
         ERM,
     ),
     Mutation(
@@ -522,8 +522,8 @@ MUTATIONS = [
     Mutation(
         "fields side of matrices: volume of the proximal points",
         "theory/populations/matrix_graph.py",
-        "    J = g.P + at.V @ g.N\n",
-        "    J = g.P + 0.99 * at.V @ g.N\n",
+        "    J = g.P + at.V * g.N\n",
+        "    J = g.P + 0.99 * at.V * g.N\n",
         "tests/unit/theory/test_populations.py::test_two_clusters_reference",
     ),
     Mutation(
