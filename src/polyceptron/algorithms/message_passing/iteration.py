@@ -390,10 +390,10 @@ def correlated_amp(
         g = np.maximum(found.curvature / (k - 1), 0.0)
         D = g / np.maximum(1 - V * g, _FLAT)
         f = found.score @ basis
-        C = _inverse((F * D[:, None]).T @ F, prior)
-        steep = k / 2 * D
-        target = (omega @ basis + V[:, None] * f) * steep[:, None] + f
-        mover = C if k == 2 else _inverse((F * steep[:, None]).T @ F, prior)
+        H = (F * D[:, None]).T @ F
+        C = _inverse(H, prior)
+        target = (omega @ basis + V[:, None] * f) * (k / 2 * D)[:, None] + f
+        mover = C if k == 2 else _inverse(k / 2 * H, prior)
         mean = mover @ (F.T @ target)
         s = np.einsum("ij,ij->i", F @ C, F)
         new = s / np.maximum(1 - s * D, _FLAT)
