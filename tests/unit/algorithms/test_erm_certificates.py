@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse
 
 import polyceptron as pc
+from polyceptron.algorithms.erm import newton
 from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.erm.objectives import sum_rounding
 from polyceptron.algorithms.stored_designs import open_design
@@ -74,16 +75,23 @@ def distance(fit, exact):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", ["cross-entropy", "square"])
-def test_the_bound_holds_on_nearly_singular_problems(loss):
+def test_the_bound_holds_on_nearly_singular_problems(loss, monkeypatch):
+    """By the whole Hessian, and by conjugate gradients, which end farther from the minimum."""
     falsified = 0
     for seed in range(24):
         X, y, k, ridge = near_rank_one(seed)
-        fit = fit_erm(X, y, loss, ridge)
-        off = distance(fit, minimiser(X, y, k, ridge, fit.weights, loss))
-        assert off <= fit.distance_bound, seed
-        falsified += off > fit.gradient_norm / ridge
-        if fit.status == Status.OK:
-            assert off <= 1e-8 * np.linalg.norm(fit.weights), seed
+        fits = [fit_erm(X, y, loss, ridge)]
+        if loss == "cross-entropy":
+            with monkeypatch.context() as patch:
+                patch.setattr(newton, "_WHOLE", 0)
+                fits.append(fit_erm(X, y, loss, ridge))
+        exact = minimiser(X, y, k, ridge, fits[0].weights, loss)
+        for fit in fits:
+            off = distance(fit, exact)
+            assert off <= fit.distance_bound, seed
+            falsified += off > fit.gradient_norm / ridge
+            if fit.status == Status.OK:
+                assert off <= 1e-8 * np.linalg.norm(fit.weights), seed
     assert falsified > 0 or loss == "square"  # without rounding the bound would be false
 
 

@@ -12,7 +12,9 @@ into, and drop out as they reach their goal. A line search costs no pass over X.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ Ease = Callable[[AnyArray, Labels], AnyArray]
 
 _LOOSE = 0.3  # of the gradient, left by the first solves: far away, an exact Newton step is waste
 _PATIENCE = 3  # slow steps next to the minimum, in double precision
+_WHOLE = 3_000_000  # products for all of a Hessian, up to which that is the quicker way
 
 
 def sample_matrices(curvature: Curvature, shape: tuple[int, ...]) -> AnyArray:
@@ -45,12 +48,30 @@ def whole_hessian(rows: AnyArray, H: AnyArray, ridge: Any) -> AnyArray:
     """Σ x̂x̂ᵀ ⊗ H + λ, (…, r·d, r·d), of rows x̂ (n, d) and H (…, n, r, r); λ also (…, d)."""
     d, r, lead = rows.shape[1], H.shape[-1], H.shape[:-3]
     whole = np.empty((*lead, r, d, r, d), rows.dtype)
-    for a, b in zip(*np.triu_indices(r), strict=True):
+    for a, b in combinations_with_replacement(range(r), 2):
         block = (rows.T * H[..., None, :, a, b]) @ rows
         whole[..., a, :, b, :], whole[..., b, :, a, :] = block, block.swapaxes(-1, -2)
-    flat, each = whole.reshape(*lead, r * d, r * d), np.arange(r * d)
-    flat[..., each, each] += np.tile(np.broadcast_to(ridge, (*lead, d)), r)
-    return flat
+    np.einsum("...ijij->...ij", whole)[...] += np.broadcast_to(ridge, (*lead, d))[..., None, :]
+    return whole.reshape(*lead, r * d, r * d)
+
+
+def solve_whole(
+    design: Design, objective: Objective, here: Evaluation, ridges: Array, G: Array
+) -> Array | None:
+    """Newton directions (L, r, d) of a small smooth problem, by the whole Hessian; None of others.
+
+    Nor where that is singular, but for rounding.
+    """
+    (L, r, d), large = G.shape, G.size * G[0].size * design.n_samples > _WHOLE
+    if large or design.reading_is_dear or objective.kinked:
+        return None
+    H = sample_matrices(objective.curvature(here, np.float64), here.residual.shape)
+    whole = whole_hessian(design.scaled_rows(slice(None)), H, by_feature(ridges)[:, 0])
+    with suppress(np.linalg.LinAlgError):
+        D = np.linalg.solve(whole, -G.reshape(L, r * d, 1)).reshape(G.shape)
+        if (dots(D, G) < 0).all():
+            return D
+    return None
 
 
 def solve_newton(
@@ -323,7 +344,9 @@ class _Newton:
                 D = self.direct(here, G)
             else:
                 rest = np.minimum(_LOOSE, np.maximum(np.sqrt(norm / first), 0.5 * goal / norm))
-                D = directions(self.design, self.objective, here, ridges, G, rest, double)
+                given = self.design, self.objective, here, ridges, G
+                whole = solve_whole(*given)
+                D = directions(*given, rest, double) if whole is None else whole
             own = self.design, self.objective, ridges, U[chosen], Z[chosen]
             step, here, new = line_search(*own, here, G, D)
             stuck = step == 0

@@ -68,6 +68,7 @@ class Objective(ABC):
     """Σ_μ s_μ ℓ(z_μ, y_μ) of problems side by side; `weights` s (n,), (L, n) or None."""
 
     smoothness: float | None = None  # a bound on the curvature of ℓ, if there is one
+    kinked = False  # beyond a kink another Hessian holds: exact Newton steps may go to and fro
 
     def __init__(self, y: Labels, basis: Any, weights: Array | None = None) -> None:
         self.y, self.basis, self.weights = y, basis, weights
@@ -239,6 +240,8 @@ class HingeObjective(Objective):
     An augmented Lagrangian with multipliers α (k, n), 0 for the labels, and penalty c. One problem
     at a time; it has no `stiffness`: what it is for has certificates of its own.
     """
+
+    kinked = True
 
     def __init__(
         self, loss: Any, y: Labels, multipliers: Array, penalty: float, weights: Array | None = None
