@@ -6,11 +6,15 @@ function raises AssertionError where an identity is broken, which `test_controls
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import sys
 from typing import Any
 
 import numpy as np
+import pytest
 
+import polyceptron.report.explorer.settings  # before anything of a test's own is registered
 from polyceptron.model import LOSSES, PENALTIES, PRIORS
 from polyceptron.model.features import isotropic
 from polyceptron.model.law import Hats
@@ -162,3 +166,14 @@ def check_penalty(penalty: Any) -> None:
     ):
         assert abs(sampled.mean() - exact) <= 4.5 * sampled.std() / math.sqrt(d) + 1e-12
     assert PENALTIES.read(penalty.name) == penalty
+
+
+def fresh_settings(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the explorer offers as it starts now: its menus are made once, by its own module."""
+    spec = polyceptron.report.explorer.settings.__spec__
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    return vars(module)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.registry import toy_estimator
+from tests.registry.harness import fresh_settings
 from tests.registry.toy_estimator import Hebb
 from typer.testing import CliRunner
 
@@ -105,16 +106,8 @@ def test_a_sweep_takes_it_to_its_workers_and_a_plot_draws_it(tmp_path: Path) -> 
     assert any("Hebb's rule" in text.get_text() for text in drawn.get_legend().get_texts())
 
 
-def test_the_explorer_lists_it() -> None:
-    """In a program of its own: the page is made once."""
-    code = (
-        "from tests.registry import toy_estimator; toy_estimator.register(); "
-        "from polyceptron.report.explorer import settings; print(vars(settings))"
-    )
-    shown = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-    ).stdout
-    assert "toy-hebb" in shown
+def test_the_explorer_lists_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "toy-hebb" in str(fresh_settings(monkeypatch))
 
 
 def test_it_is_forgotten_afterwards() -> None:

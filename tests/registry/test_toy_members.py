@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.registry import toy_members
-from tests.registry.harness import check_loss_member, check_prior
+from tests.registry.harness import check_loss_member, check_prior, fresh_settings
 from tests.registry.toy_members import ToyLoss, ToyPrior
 from typer.testing import CliRunner
 
@@ -24,7 +21,6 @@ from polyceptron.experiments.sweep import run_sweep
 from polyceptron.experiments.tasks import expand
 from polyceptron.model import LOSSES, PRIORS, as_prior
 
-ROOT = Path(__file__).parents[2]
 SOURCE = Path(pc.__file__).parent
 
 
@@ -33,17 +29,6 @@ def toys() -> Iterator[None]:
     toy_members.register()
     yield
     toy_members.unregister()
-
-
-def own_polyceptron(*arguments: str) -> str:
-    """The shell of a program that registers its members before it calls ours."""
-    result = subprocess.run(
-        [sys.executable, str(ROOT / "tests/registry/toy_members.py"), *arguments],
-        capture_output=True, text=True, check=False, env={"COLUMNS": "80", "PATH": "/usr/bin:/bin",
-        "PYTHONPATH": str(SOURCE.parent), "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    return result.stdout
 
 
 @pytest.mark.slow
@@ -61,7 +46,7 @@ def test_help_lists_them() -> None:
 
 def test_the_shell_computes_with_them() -> None:
     asked = ("curve", "-k", "2", "-a", "1.5", "-e", "toy-loss", "--ridge", "0.1", "--tol", "1e-3")
-    (row,) = json.loads(own_polyceptron(*asked, "--json"))
+    (row,) = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
     assert (row["estimator"], row["status"]) == ("toy-loss", "ok")
     assert 0 < row["generalisation_error"] < 0.5
 
@@ -125,18 +110,8 @@ def test_a_changed_loss_of_the_same_name_is_another_question() -> None:
     assert len(set(before) & set(after)) == 2  # the Bayes-optimal rows do not use the loss
 
 
-def test_the_explorer_lists_them() -> None:
-    """In a program of its own: the page is made once."""
-    if importlib.util.find_spec("polyceptron.report.explorer.settings") is None:
-        pytest.skip("the explorer makes its menus elsewhere")
-    code = (
-        "from tests.registry import toy_members; toy_members.register(); "
-        "from polyceptron.report.explorer import settings; print(vars(settings))"
-    )
-    shown = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True, text=True, check=True, cwd=ROOT,
-    ).stdout  # fmt: skip
+def test_the_explorer_lists_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = str(fresh_settings(monkeypatch))
     assert "toy-loss" in shown
     assert "toy-prior" in shown
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
+import time
 from itertools import groupby
 from pathlib import Path
 
@@ -154,33 +154,27 @@ def test_a_search_of_noises_stops_with_the_best_so_far(data, monkeypatch):
     assert model.score(X, y) > 0.5
 
 
-PROGRAM = """
-import sys, time
-import numpy as np
-import polyceptron as pc
-from watched_fits import KILLED
+def begin(kind: str, folder: Path, path: Path | None = None):
+    """A fit in a process of its own, forked from this one, and the lines that it writes."""
 
-def listen(now):
-    print(now.iteration, now.max_iter, flush=True)
-    time.sleep(0.05)
-
-more = {"checkpoint": sys.argv[3], "checkpoint_every": 0} if sys.argv[3:] else {}
-found = KILLED[sys.argv[1]](sys.argv[2], callback=listen, **more)
-print("ended", found.status, found.n_iter, flush=True)
-"""
-
-
-def begin(*arguments: object) -> subprocess.Popen[str]:
-    paths = [str(Path(pc.__file__).parents[1]), str(Path(__file__).parent)]
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    def work():
         # A shell that runs these tests in the background would have it ignore Ctrl-C.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with open(write, "w", buffering=1) as out:
+
+            def listen(now):
+                print(now.iteration, now.max_iter, file=out)
+                time.sleep(0.05)
+
+            more = {"checkpoint": path, "checkpoint_every": 0} if path else {}
+            found = KILLED[kind](folder, callback=listen, **more)
+            print("ended", found.status, found.n_iter, file=out)
+
+    read, write = os.pipe()
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    os.close(write)
+    return process, open(read)
 
 
 @pytest.fixture(scope="module")
@@ -203,15 +197,16 @@ def test_a_killed_fit_loses_one_interval_at_most(folder, kind, tmp_path):
         return len(list(groupby(told for told in heard if told[1])))
 
     whole = KILLED[kind](folder, callback=listener(told))
-    process = begin(kind, folder, path)
-    assert process.stdout is not None
-    for line in process.stdout:
-        lines.append(line)
-        if len(lines) == 3:
-            break
-    process.kill()
-    lines += process.stdout.read().splitlines()
-    assert process.wait() == -signal.SIGKILL
+    process, out = begin(kind, folder, path)
+    with out:
+        for line in out:
+            lines.append(line)
+            if len(lines) == 3:
+                break
+        process.kill()
+        lines += out.read().splitlines()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     before = steps(tuple(map(int, line.split())) for line in lines)
     assert before < steps(told)  # it was killed on the way
     found = KILLED[kind](folder, checkpoint=path, callback=listener(seen))
@@ -225,14 +220,15 @@ def test_a_killed_fit_loses_one_interval_at_most(folder, kind, tmp_path):
 
 
 def test_control_c_returns_with_a_status(folder):
-    process = begin("amp", folder)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if int(line.split()[0]) >= 3:
-            break
-    process.send_signal(signal.SIGINT)
-    rest = process.stdout.read()
-    assert process.wait() == 0
+    process, out = begin("amp", folder)
+    with out:
+        for line in out:
+            if int(line.split()[0]) >= 3:
+                break
+        os.kill(process.pid, signal.SIGINT)
+        rest = out.read()
+    process.join()
+    assert process.exitcode == 0
     assert rest.splitlines()[-1].startswith("ended interrupted")
 
 
