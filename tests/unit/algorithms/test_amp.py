@@ -24,7 +24,7 @@ def instance(
 @pytest.mark.parametrize("variances", ["shared", "full"])
 @pytest.mark.parametrize(
     ("k", "prior"),
-    [(2, "gaussian"), (3, "gaussian"), (5, "gaussian"), (3, "rademacher"), (4, "rademacher"),
+    [(2, "gaussian"), (3, "gaussian"), (5, "gaussian"), (3, "rademacher"),
      (13, "rademacher"), (3, ([-1, 0, 2], [0.4, 0.4, 0.2])), (3, "sparse-gaussian:0.2"),
      (4, "laplace"), (2, "ternary")],
 )  # fmt: skip
@@ -86,8 +86,8 @@ def test_an_informed_start_stays_where_the_uninformed_one_is_stuck() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "k", "variances"),
-    [(noise, k, v) for noise in ("gaussian:1.0", "flips:0.2") for k in (3, 5)
-     for v in ("shared", "full")] + [("softmax:2.0", 3, "shared")],
+    [("gaussian:1.0", 3, "shared"), ("gaussian:1.0", 5, "full"), ("flips:0.2", 3, "full"),
+     ("flips:0.2", 5, "shared"), ("softmax:2.0", 3, "shared")],
 )  # fmt: skip
 def test_label_noise_is_told_apart_from_ignorance(noise: str, k: int, variances: str) -> None:
     """Noisy labels: knowing the noise must beat ignoring it, and keep q = m (Nishimori)."""

@@ -33,7 +33,7 @@ def draw(n, d, k, seed, correlation=0.5, strength=1.0):
 def wald(X, y, k):
     """χ² of each feature from the inverse Hessian of maximum likelihood."""
     A = np.hstack([(X - X.mean(0)) / X.std(0), np.ones((len(X), 1))])
-    fit = LogisticRegression(C=np.inf, tol=1e-6, max_iter=10_000, fit_intercept=False).fit(A, y)
+    fit = LogisticRegression(C=np.inf, solver="newton-cholesky", fit_intercept=False).fit(A, y)
     W = np.vstack([np.zeros_like(fit.coef_), fit.coef_]) if k == 2 else fit.coef_
     W = (W - W[-1])[:-1]
     H = CrossEntropy().hessian(A @ np.vstack([W, np.zeros((1, A.shape[1]))]).T, y)[:, :-1, :-1]
