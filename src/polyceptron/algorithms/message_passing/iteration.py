@@ -55,7 +55,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
 
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design, Inner
@@ -380,7 +379,7 @@ def correlated_amp(
 
     `start` is where another run ended.
     """
-    (n, m), k, basis = F.shape, n_classes, difference_basis(n_classes)
+    (n, m), k, basis, stiff = F.shape, n_classes, difference_basis(n_classes), np.diag(1 / prior)
 
     def step(here: Iterate) -> tuple[Iterate, Posterior]:
         """The next iterate, and the posterior here."""
@@ -391,10 +390,9 @@ def correlated_amp(
         D = g / np.maximum(1 - V * g, _FLAT)
         f = found.score @ basis
         H = (F * D[:, None]).T @ F
-        C = _inverse(H, prior)
+        C = np.linalg.inv(H + stiff)
         target = (omega @ basis + V[:, None] * f) * (k / 2 * D)[:, None] + f
-        mover = C if k == 2 else _inverse(k / 2 * H, prior)
-        mean = mover @ (F.T @ target)
+        mean = np.linalg.solve(k / 2 * H + stiff, F.T @ target)
         s = np.einsum("ij,ij->i", F @ C, F)
         new = s / np.maximum(1 - s * D, _FLAT)
         posterior = Posterior(channel, here.weights.T @ basis.T, C, omega, V, found.log_z, None)
@@ -406,9 +404,3 @@ def correlated_amp(
         start = Iterate(np.zeros((k - 1, m)), spread[None], np.zeros((k - 1, n)))
     end = damped_iteration(lambda here: step(here)[0], start, tol=tol, max_iter=max_iter)
     return replace(step(end.last)[1], end=end)
-
-
-def _inverse(H: Array, prior: Array) -> Array:
-    """(H + diag 1/τ²)⁻¹."""
-    factor = scipy.linalg.cho_factor(H + np.diag(1 / prior), lower=True, check_finite=False)
-    return np.asarray(scipy.linalg.cho_solve(factor, np.eye(len(H)), check_finite=False))

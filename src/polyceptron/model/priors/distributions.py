@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, log_ndtr, xlogy
+from scipy.special import expit, xlogy
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.priors.prior import GaussianRow, PointRow, Prior, Row, Tilted
@@ -110,8 +110,8 @@ def _half(x: Array, root: Array) -> Tilted:
     y = 1 / np.where(far, a, _FAR) ** 2
     # Far to the left the half is exponential: both forms below would cancel there.
     rest = np.where(far, y * (1 - 6 * y), 1 - slope)
-    log_g = 0.5 * a**2 + log_ndtr(a) + 0.5 * math.log(2 * math.pi)
-    log_g = np.where(far, -np.log(np.maximum(-a, 1.0)) - y, log_g)
+    log_g = -np.log(np.maximum(r, 1e-30))  # r = φ/Φ; where it is smaller Φ = 1
+    log_g = np.where(a > 10, 0.5 * a**2 + 0.5 * math.log(2 * math.pi), log_g)
     right = a > 0  # there r underflows, here a + r cancels
     mean = np.where(right, a + r, slope / np.where(right, 1.0, r))
     return Tilted(log_g - np.log(root), mean / root, rest / root**2)
