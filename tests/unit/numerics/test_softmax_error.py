@@ -13,7 +13,7 @@ SLOPES = [1e-4, 0.3, 2.0, 50.0, 1e4]
 
 
 @pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("slope", SLOPES)
+@pytest.mark.parametrize("slope", SLOPES[::2])
 def test_the_proxy_of_errors(k, slope):
     expected = [disagreement(slope, k, float(theta)) for theta in ANGLES]
     assert softmax_error(slope, 1 / np.tan(ANGLES), k) == pytest.approx(expected, abs=1e-10)
