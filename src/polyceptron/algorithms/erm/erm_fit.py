@@ -188,13 +188,9 @@ def stopped_at(weights: Array, ridge: float, loss: str) -> ERMFit:
 
 
 def fit_newton(
-    samples: Samples,
-    loss: Loss,
-    ridges: Sequence[float],
-    tol: float,
-    start: Array | None,
+    samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, start: Array | None,
     objective: Objective | None = None,
-) -> list[ERMFit]:
+) -> list[ERMFit]:  # fmt: skip
     """One fit at each λ > 0, to relative distance `tol`; `start` (d, k)."""
     if 0 in ridges:
         raise InvalidInput(

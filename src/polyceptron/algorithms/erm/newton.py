@@ -1,6 +1,6 @@
 """Newton's method: min_U Σ_μ ℓ(z_μ) + (λ/2)‖U‖², z = XU/√d, for many λ side by side.
 
-Each step D is solved for by conjugate gradients,
+Each step D is solved for whole where the problem is small, else by conjugate gradients,
 
     (Σ_μ x̂_μ x̂_μᵀ ⊗ H_μ + λ) D = −G,   x̂ = x/√d,
 
@@ -58,31 +58,22 @@ def whole_hessian(rows: AnyArray, H: AnyArray, ridge: Any) -> AnyArray:
 def solve_whole(
     design: Design, objective: Objective, here: Evaluation, ridges: Array, G: Array
 ) -> Array | None:
-    """Newton directions (L, r, d) of a small smooth problem, by the whole Hessian; None of others.
-
-    Nor where that is singular, but for rounding.
-    """
-    (L, r, d), large = G.shape, G.size * G[0].size * design.n_samples > _WHOLE
+    """Newton directions (L, r, d) of a small smooth problem; None of others and singular ones."""
+    large = G.size * G[0].size * design.n_samples > _WHOLE
     if large or design.reading_is_dear or objective.kinked:
         return None
     H = sample_matrices(objective.curvature(here, np.float64), here.residual.shape)
     whole = whole_hessian(design.scaled_rows(slice(None)), H, by_feature(ridges)[:, 0])
     with suppress(np.linalg.LinAlgError):
-        D = np.linalg.solve(whole, -G.reshape(L, r * d, 1)).reshape(G.shape)
-        if (dots(D, G) < 0).all():
-            return D
+        D = np.linalg.solve(whole, -G.reshape(len(G), -1, 1)).reshape(G.shape)
+        return D if (dots(D, G) < 0).all() else None
     return None
 
 
 def solve_newton(
-    design: Design,
-    curvature: Curvature,
-    ridges: Array,
-    gradients: Array,
-    tolerance: Array,
-    dtype: Any,
-    ease: Ease | None = None,
-) -> Array:
+    design: Design, curvature: Curvature, ridges: Array, gradients: Array, tolerance: Array,
+    dtype: Any, ease: Ease | None = None,
+) -> Array:  # fmt: skip
     """Directions (L, r, d) with residuals below `tolerance` (L,) times the gradients' norms.
 
     Eased by what is given, else by the diagonal where features are uneven; ridges (L,) or (L, d).
@@ -123,14 +114,9 @@ def solve_newton(
 
 
 def directions(
-    design: Design,
-    objective: Objective,
-    here: Evaluation,
-    ridges: Array,
-    G: Array,
-    tolerance: Array,
-    double: NDArray[np.bool_],
-) -> Array:
+    design: Design, objective: Objective, here: Evaluation, ridges: Array, G: Array,
+    tolerance: Array, double: NDArray[np.bool_],
+) -> Array:  # fmt: skip
     """Newton directions (L, r, d), in single precision or `double` (L,)."""
     D = np.empty_like(G)
     for dtype, chosen in ((np.float32, ~double), (np.float64, double)):

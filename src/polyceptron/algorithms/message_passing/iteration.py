@@ -157,14 +157,9 @@ class Ending:
 
 
 def damped_iteration(
-    step: Step,
-    start: Iterate,
-    *,
-    tol: float,
-    max_iter: int,
-    observe: Callable[[Iterate], dict[str, float]] = lambda point: {},
-    watch: Watch = SILENT,
-) -> Ending:
+    step: Step, start: Iterate, *, tol: float, max_iter: int,
+    observe: Callable[[Iterate], dict[str, float]] = lambda point: {}, watch: Watch = SILENT,
+) -> Ending:  # fmt: skip
     """Apply `step` until it moves the point by less than `tol`, relatively; else the best point.
 
     Entry t of the trace is what `observe` gives of the point after t steps, with the residual of
