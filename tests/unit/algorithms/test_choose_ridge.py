@@ -132,7 +132,7 @@ def test_the_choice_is_that_of_scikit_learn(load):
     ours = ERMClassifier(ridges=GRID, cv=cv, scaling="none").fit(X, y)
     theirs = LogisticRegressionCV(
         Cs=np.sort(1 / (GRID * X.shape[1])), cv=cv, scoring="neg_log_loss", tol=1e-8,
-        max_iter=10_000, use_legacy_attributes=False, l1_ratios=(0,),
+        solver="newton-cholesky", use_legacy_attributes=False, l1_ratios=(0,),
     ).fit(X, y)  # fmt: skip
     scores = dict(zip(np.sort(GRID)[::-1], -theirs.scores_.mean(0).ravel(), strict=True))
     best = int(ours.path_["score"].argmin())

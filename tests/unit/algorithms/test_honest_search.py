@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.special import log_softmax, softmax
 from sklearn import config_context
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
@@ -46,15 +47,35 @@ def honest(X, y, splits, ridge, scaling, fit_intercept=True):
 
 
 def refitted(X, y, splits, ridge):
-    """The same by scikit-learn's Newton steps, which serve many small fits sooner: C = 1/(λd)."""
-    found = []
+    """The same by Newton steps in all k(d + 1) coordinates, written out: soon done if small."""
+    k, d = len(np.unique(y)), X.shape[1]
+    pull = np.append(np.full(d, ridge * d), 1e-9)  # no more than keeps the intercepts' sum at 0
+    diagonal, found = np.diag(np.tile(pull, k)), []
     for train, test in splits:
-        k, mean, size = len(np.unique(y[train])), X[train].mean(0), X[train].std(0)
-        A, B = ((X[rows] - mean) / np.where(size > 0, size, 1.0) for rows in (train, test))
-        C = (2 if k == 2 else 1) / (ridge * X.shape[1])
-        model = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-10, max_iter=1000)
-        p = model.fit(A, y[train]).predict_proba(B)
-        found.append(-np.log(p[np.arange(len(test)), np.searchsorted(model.classes_, y[test])]))
+        mean, size = X[train].mean(0), X[train].std(0)
+        A, B = (
+            np.append((X[rows] - mean) / np.where(size > 0, size, 1.0), np.ones((len(rows), 1)), 1)
+            for rows in (train, test)
+        )
+        hot, W = np.eye(k)[y[train]], np.zeros((k, d + 1))
+
+        def cost(W, A=A, place=y[train]):
+            losses = -log_softmax(A @ W.T, 1)[np.arange(len(A)), place]
+            return losses.sum() + (pull * W * W).sum() / 2
+
+        for _ in range(200):
+            p = softmax(A @ W.T, 1)
+            G = (p - hot).T @ A + pull * W
+            bend = p.T[:, None] * (np.eye(k)[:, :, None] - p.T)
+            H = (A.T @ (bend[..., None] * A)).transpose(0, 2, 1, 3).reshape(G.size, G.size)
+            step = np.linalg.solve(H + diagonal, G.ravel()).reshape(G.shape)
+            gain, share = (G * step).sum(), 1.0
+            if gain < 1e-10:
+                break
+            while cost(W - share * step) > cost(W) - 1e-4 * share * gain:
+                share /= 2
+            W = W - share * step
+        found.append(-log_softmax(B @ W.T, 1)[np.arange(len(test)), y[test]])
     return np.concatenate(found).mean()
 
 

@@ -30,8 +30,8 @@ def test_crammer_and_singers_objective_is_not_above_scikit_learns():
 
 @pytest.mark.parametrize("loss", ["hinge", "weston-watkins"])
 def test_the_bound_holds_and_no_other_weights_are_better(loss):
-    X, y, _ = pc.Teacher(4, noise="flips:0.1").sample(150, 30, 1)
-    weights = 1.0 + np.arange(150) % 3
+    X, y, _ = pc.Teacher(4, noise="flips:0.1").sample(100, 20, 1)
+    weights = 1.0 + np.arange(100) % 3
     fit = pc.fit_erm(X, y, loss, 0.5, sample_weight=weights)
     loose = pc.fit_erm(X, y, loss, 0.5, sample_weight=weights, tol=1e-2)
     size = np.linalg.norm(fit.weights)
