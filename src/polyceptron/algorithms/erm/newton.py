@@ -65,7 +65,7 @@ def solve_whole(
     H = sample_matrices(objective.curvature(here, np.float64), here.residual.shape)
     whole = whole_hessian(design.scaled_rows(slice(None)), H, by_feature(ridges)[:, 0])
     with suppress(np.linalg.LinAlgError):
-        D = np.linalg.solve(whole, -G.reshape(len(G), -1, 1)).reshape(G.shape)
+        D: Any = np.linalg.solve(whole, -G.reshape(len(G), -1, 1)).reshape(G.shape)
         return D if (dots(D, G) < 0).all() else None
     return None
 
