@@ -8,6 +8,7 @@ from sklearn.datasets import load_wine
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import polyceptron as pc
+from polyceptron.algorithms.erm import newton
 from polyceptron.algorithms.stored_designs import FileDesign
 from polyceptron.model import CrossEntropy
 
@@ -232,8 +233,10 @@ def test_what_cannot_be_fitted_is_said():
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
-def test_an_intercept_that_no_sample_feels_divides_by_nothing():
+@pytest.mark.parametrize("largest", [0, newton._WHOLE], ids=["gradients", "whole"])
+def test_an_intercept_that_no_sample_feels_divides_by_nothing(largest, monkeypatch):
     """Far from the origin few digits are left, and every probability is 0 or 1 on the way."""
+    monkeypatch.setattr(newton, "_WHOLE", largest)
     X, y = load_wine(return_X_y=True)
     with pytest.raises(pc.ComputationFailed, match="margin too small to resolve"):
         pc.fit_erm(X + 1e10, y, "cross-entropy", 0.0, intercept=True)
