@@ -11,7 +11,7 @@ for thousands of eigenvalues.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -25,7 +25,6 @@ _SQRT2 = math.sqrt(2)
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 _FAR = -100.0
 _UNDERFLOW = -35.0  # Φ is a normal number above
-_PART = 1024  # places of a series at once
 
 
 def mills_ratio(x: Array) -> Array:
@@ -130,11 +129,6 @@ def wright_omega(t: Array) -> Array:
     return np.asarray(y)
 
 
-def _total(terms: Array) -> Array:
-    """Σ over the first axis, in the order of it: as each sum alone."""
-    return np.add.accumulate(terms, 0, out=terms)[-1]
-
-
 @dataclass(frozen=True)
 class ChebyshevProxy:
     """p(x) = Σ_j c_j T_j(s(x)) on [low, high]; columns of `coefficients` are several functions.
@@ -148,30 +142,18 @@ class ChebyshevProxy:
     error: AnyArray
 
     def __call__(self, x: AnyArray | float) -> AnyArray:
-        x, series = np.asarray(x, dtype=float), self.coefficients
-        columns = series.reshape(len(series), -1).T[..., None]
-        found = [[_total(c * terms) for c in columns] for _, terms in self._terms(x.ravel())]
-        return np.concatenate(found, -1).reshape(series.shape[1:] + x.shape)
+        s = (2 * np.asarray(x, dtype=float) - self.low - self.high) / (self.high - self.low)
+        value: AnyArray = C.chebval(s, self.coefficients)
+        return value
 
     def column(self, x: AnyArray, column: AnyArray) -> AnyArray:
         """p_column(x), elementwise over x (n,) and column (n,)."""
-        each = ((self.coefficients[:, column[part]], terms) for part, terms in self._terms(x))
-        return np.concatenate([_total(np.multiply(c, terms, out=terms)) for c, terms in each])
-
-    def _terms(self, x: AnyArray) -> Iterator[tuple[slice, AnyArray]]:
-        """Parts of x (n,), and T_j(s(x)) (degree + 1, part): T_{m+i} = 2 T_m T_i − T_{m−i}."""
-        for start in range(0, max(x.size, 1), _PART):
-            part, n = slice(start, start + _PART), len(self.coefficients)
-            s = (2 * x[part] - self.low - self.high) / (self.high - self.low)
-            terms, m = np.empty((max(n, 2), s.size)), 1
-            terms[0], terms[1] = 1.0, s
-            while m < n - 1:
-                more = min(m, n - 1 - m)
-                new = terms[m + 1 : m + more + 1]
-                np.multiply(terms[1 : more + 1], 2 * terms[m], out=new)
-                new -= terms[m - more : m][::-1]
-                m += more
-            yield part, terms[:n]
+        first = int(column[0]) if column.size else 0
+        if (column == first).all():
+            return replace(self, coefficients=self.coefficients[:, first])(x)
+        s = (2 * x - self.low - self.high) / (self.high - self.low)
+        value: AnyArray = C.chebval(s, self.coefficients[:, column], tensor=False)
+        return value
 
     def __add__(self, other: ChebyshevProxy) -> ChebyshevProxy:
         """The sum of two on the same interval; one column serves all of the other's."""
