@@ -14,7 +14,7 @@ from forked import add_option, run_forked
 LONG = (
     "test_explorer_browser", "test_figures_claims", "test_docs_build", "test_docs_blocks",
     "test_cluster_dask", "test_sampled_theory_is_honest", "test_sweep_cli", "test_sweep_kill",
-    "test_explorer_other_origin", "test_classifiers_contract", "test_classifiers",
+    "test_classifiers_contract", "test_classifiers",
     "test_engine_local", "test_explorer_workers", "test_cli_verify", "test_weights_side",
     "test_spectra_simulated", "test_spectra", "test_amp", "test_overlaps", "test_best_ridge",
     "test_noise", "test_coverage", "test_watching", "test_rows_alone", "test_populations",

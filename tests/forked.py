@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import multiprocessing
 import os
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ def run_forked(session: pytest.Session) -> bool | None:
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
     taken, running = FORK.Value("i", 0), dict[Any, str]()  # by pipe: the test it is at
     processes = []
+    gc.freeze()  # what was imported stays, and need not be looked through again and again
     for number in range(count):
         receive, send = FORK.Pipe(duplex=False)
         processes.append(FORK.Process(target=work, args=(session, number, files, taken, send)))

@@ -42,7 +42,7 @@ from polyceptron.algorithms.design import Design, weights_or_ones
 from polyceptron.algorithms.erm import newton
 from polyceptron.algorithms.erm.erm_fit import through_nearest
 from polyceptron.algorithms.erm.many_classes import MANY
-from polyceptron.algorithms.erm.objectives import LossObjective, Objective, SoftmaxObjective
+from polyceptron.algorithms.erm.objectives import OBJECTIVES, LossObjective, Objective
 from polyceptron.algorithms.stored_designs import ArrayDesign
 from polyceptron.errors import InvalidInput
 from polyceptron.model.losses import Loss
@@ -445,11 +445,9 @@ class Walk:
         self, search: Search, design: Design, weights: Any, shares: Array, ends: tuple[float, float]
     ) -> None:
         _, y, k = search.samples
-        if search.loss.solver == "softmax":
-            many = k >= MANY and (k - 1) * design.dimension > DENSE
-            objective: Objective = SoftmaxObjective(y, k, weights, whole=many)
-        else:
-            objective = LossObjective(search.loss, y, k, weights)
+        objective: Objective = LossObjective(search.loss, y, k, weights)
+        if (own := OBJECTIVES.get(search.loss.solver)) is not None:
+            objective = own(y, k, weights, k >= MANY and (k - 1) * design.dimension > DENSE)
         self.design, self.objective, self.shares = design, objective, shares
         self.enough, self.loose = ends
         r, d = objective.basis.shape[1], design.dimension

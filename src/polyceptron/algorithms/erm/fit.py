@@ -223,7 +223,8 @@ def _without_ridge(
     samples: Samples, loss: Loss, limit: Loss, solver: str, tol: float, begin: Array | None
 ) -> ERMFit:
     """The minimiser itself where the data cannot be separated; else the fit of the limit."""
-    likely = maximum_likelihood(samples, tol, begin) if loss.solver == "softmax" else None
+    own = WITHOUT_RIDGE.get(loss.solver)
+    likely = own(samples, tol, begin) if own else None
     stop = likely is not None and likely.status == Status.INTERRUPTED
     if likely is not None and (stop or likely.separability is not None):
         return likely
@@ -245,3 +246,6 @@ SOLVERS: dict[str, Callable[[Samples, Loss, Sequence[float], float, Any], list[E
     "newton": erm_fit.fit_newton,
 }
 """What a loss may name as its solver: one certified fit per λ, in the order given."""
+
+WITHOUT_RIDGE = {"softmax": maximum_likelihood}
+"""Of solvers whose loss may have a minimiser at λ = 0: that, or why there is none."""

@@ -403,3 +403,7 @@ def roundings(
     off = sum_rounding(design.dimension) * a * norm[:, None] + few * (fields + 1)
     rest = sum_rounding(design.n_samples) * (residuals @ a) + few * ridges * norm
     return unit * off, unit * rest
+
+
+OBJECTIVES = {"softmax": SoftmaxObjective}
+"""Sums of a loss's own, by the solver that it names; any other loss has `LossObjective`."""

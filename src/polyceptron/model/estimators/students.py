@@ -288,8 +288,7 @@ class ERM(Estimator):
     def fit_cost(self, n_samples: int, dimension: int, n_classes: int) -> float:
         if self.explicit:  # one decomposition serves several ridges
             return 0.03 + 0.1 * min(n_samples, dimension) * pass_cost(n_samples, dimension, 2)
-        passes = 50 if self.loss.solver == "softmax" else 400  # over the data, roughly
-        return 0.03 + passes * pass_cost(n_samples, dimension, n_classes)
+        return 0.03 + self.loss.passes * pass_cost(n_samples, dimension, n_classes)
 
 
 class Rule(Estimator):

@@ -288,7 +288,7 @@ class CrossEntropy(Loss):
     """
 
     name = "cross-entropy"
-    solver = "softmax"
+    solver, passes = "softmax", 50
     epsilon: float = 0.0
     rough: ClassVar[dict[str, Any]] = {"rounds": 2}
 
@@ -367,7 +367,7 @@ class Smoothed(CrossEntropy):
 
     epsilon: float
     name: str = field(init=False, default="smoothed")
-    solver = "newton"
+    solver, passes = "newton", 400
 
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon < 1:

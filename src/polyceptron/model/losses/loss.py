@@ -45,6 +45,7 @@ class Loss(ABC):
     margin_atom: ClassVar[float | None] = None  # margin of a positive share of training samples
     pooled: ClassVar[bool] = False  # whether the pulls of a sample have a bound together
     solver: ClassVar[str] = "newton"  # of `algorithms.erm`
+    passes: ClassVar[int] = 400  # of it over the data, roughly
     rough: ClassVar[dict[str, Any]] = {}  # what `denoise` is told where about f will do
     relaxed: Any = None  # ∇ℓ, y, v (n, k), right → (I + diag(v)∇²ℓ)⁻¹right, where that is explicit
 
@@ -147,7 +148,7 @@ def _newton_prox(loss: Loss, omega: Array, y: Labels, V: Array) -> Array:
 
 SHORT_CUTS = {"prox", "denoise", "value_at_prox", "probabilities", "solver", "coordinates"}
 SHORT_CUTS |= {"additive", "explicit_averages", "scale_free", "margin_floor", "margin_atom"}
-SHORT_CUTS |= {"without_ridge", "decay", "pooled", "rough", "relaxed"}
+SHORT_CUTS |= {"without_ridge", "decay", "pooled", "rough", "relaxed", "passes"}
 
 LOSSES: Registry[Loss] = Registry("loss", Loss)  # type: ignore[type-abstract]
 
