@@ -104,7 +104,7 @@ def corner_cdf(a: Array, b: Array, c1: NDArray[Any], c2: NDArray[Any]) -> Array:
 
 def _central(a: Array, b: Array, c1: Array, c2: Array, rho: float | Array) -> Bivariate:
     """Owen's form, with the angle of the wedge where the corner is at the centre."""
-    z = corner_cdf(a, b, c1, c2)
+    z = np.maximum(corner_cdf(a, b, c1, c2), 1e-300)  # opposite edges leave nothing but rounding
     centre = (a == 0) & (b == 0)
     if centre.any():
         z = np.where(centre, 0.25 + np.arcsin(rho) / (2 * math.pi), z)
@@ -387,7 +387,7 @@ def winning_chance(gaps: Array, s: float, order: int = 14) -> Winning:
 
 
 def orthant_chance(mean: Array, covariance: Array) -> float:
-    """P(g > 0) for g ~ N(mean (r,), covariance (r, r)), r = 1 or 2, to 1e-13 of itself."""
+    """P(g > 0) for g ~ N(mean (r,), covariance (r, r)), r = 1 or 2, to 1e-13 of itself, or 1e-15."""
     s = np.sqrt(np.diag(covariance))
     a = mean / s
     if len(a) == 1:

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr, owens_t
 
-from polyceptron.numerics.orthant import argmax_orthant, bivariate_orthant
+from polyceptron.numerics.orthant import argmax_orthant, bivariate_orthant, orthant_chance
 
 mp.mp.dps = 20
 size = st.floats(0.0, 1.0).map(lambda u: 10 ** (5 * u - 1))  # up to 1e4
@@ -107,3 +107,13 @@ def test_contradicting_labels_never_overflow(k: int, scale: float) -> None:
         # The Hessian lies between 0 and the Gaussian's own.
         assert (o.curvature >= 0).all()
         assert (o.curvature <= (k - 1) + 1e-5).all()
+
+
+def test_edges_that_are_nearly_opposite_leave_no_less_than_nothing() -> None:
+    """As ρ → −1: (Φ(a) + Φ(b) − 1)₊, where what is left may be rounding alone."""
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        a, rest = 2 * rng.normal(), rng.normal() * 10 ** rng.uniform(-17, -2)
+        covariance = np.array([[1, 1e-16 - 1], [1e-16 - 1, 1]])
+        found = orthant_chance(np.array([a, rest - a]), covariance)
+        assert abs(found - max(ndtr(a) + ndtr(rest - a) - 1, 0)) < 1e-8  # √(1 + ρ) wide
