@@ -387,7 +387,7 @@ def winning_chance(gaps: Array, s: float, order: int = 14) -> Winning:
 
 
 def orthant_chance(mean: Array, covariance: Array) -> float:
-    """P(g > 0) for g ~ N(mean (r,), covariance (r, r)), r = 1 or 2, to 1e-13 of itself, or 1e-15."""
+    """P(g > 0) for g ~ N(mean (r,), covariance (r, r)), r = 1 or 2: to 1e-13 of it, or 1e-15."""
     s = np.sqrt(np.diag(covariance))
     a = mean / s
     if len(a) == 1:
