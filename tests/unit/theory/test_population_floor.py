@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from scipy.special import ndtr
+from scipy.stats import multivariate_normal
 
 import polyceptron as pc
 from polyceptron.model import BayesOptimal, Teacher, as_channel
+from polyceptron.model.checks import difference_basis
 from polyceptron.model.populations import Mixture
 from polyceptron.theory.generalisation import error_floor
+from polyceptron.theory.populations import best_rules
 from polyceptron.theory.populations.best_rules import linear_floor, population_floor
 
 
@@ -45,20 +48,43 @@ def test_variances_tell_classes_apart_but_not_to_a_linear_rule():
     assert abs(linear_floor(unlike).value - by_hand.fun) < 1e-8
 
 
-def test_the_best_linear_rule_of_three_classes_is_no_worse_than_pooled_ones():
-    """Two of them with one variance: to rules of any kind only they are alike."""
-    a, s, p = np.eye(3), (1, 1, 3), (0.5, 0.3, 0.2)
-    unlike, two = Mixture(p, gram=a, variances=s), Mixture((0.625, 0.375), gram=np.eye(2))
+def test_the_best_linear_rule_of_three_classes_may_be_two_lines():
+    """Two of them with one variance: to rules of any kind only they are alike.
+
+    The least error of linear ones is a limit: one line tells the third class, another the two.
+    """
+    s, p = (1, 1, 3), (0.5, 0.3, 0.2)
+    unlike, two = Mixture(p, gram=np.eye(3), variances=s), Mixture((0.625, 0.375), gram=np.eye(2))
     best, least = linear_floor(unlike).value, population_floor(unlike).value
     assert abs(least - 0.8 * population_floor(two).value) < 1e-12
-    assert best > least
+    means = np.sqrt(0.5) * np.array([[1, 0], [-1, 0], [0, np.sqrt(3)]])  # √2 from one another
+
+    def missed(lines):
+        angles, cuts = lines[:2], lines[2:]
+        at = means @ [np.cos(angles), np.sin(angles)] - cuts
+        cos = np.cos(angles[0] - angles[1])
+        law = multivariate_normal(cov=[[1, -cos], [-cos, 1]])
+        own = [law.cdf([at[0, 0], -at[0, 1]])]
+        law = multivariate_normal(cov=[[1, cos], [cos, 1]])
+        return 1 - np.dot(p, [*own, law.cdf([-at[1, 0], -at[1, 1]]), ndtr(at[2, 1] / np.sqrt(3))])
+
+    by_hand = minimize(missed, [0.0, 1.6, 0.0, 1.0], method="Nelder-Mead", options={"fatol": 1e-9})
+    assert least < by_hand.fun
+    assert abs(best - by_hand.fun) < 1e-5
+
+
+def test_the_error_of_a_linear_rule_has_its_gradient():
     rng = np.random.default_rng(0)
-    y = rng.choice(3, 200_000, p=p)
-    x = a[y] + rng.standard_normal((len(y), 3)) * np.sqrt(s)[y, None]
-    pooled = np.dot(p, s)
-    rule = x @ a.T / pooled + np.log(p) - 0.5 / pooled
-    counted = (rule.argmax(1) != y).mean()
-    assert 0.8 * counted < best < counted + 0.003
+    for k in (2, 3):
+        p, a, v = np.ones(k) / k, rng.normal(size=(k, 3)), rng.uniform(0.5, 2, (k, 3))
+        theta = rng.normal(size=4 * (k - 1))
+        value, slope = best_rules._missed(theta, p, a, v)
+        x = a + np.sqrt(v) * rng.standard_normal((200_000, k, 3))
+        B = difference_basis(k) @ theta.reshape(4, k - 1).T  # of k classes
+        wrong = (x @ B[:, :3].T + B[:, 3]).argmax(2) != np.arange(k)
+        assert abs(wrong.mean() - value) < 5 * wrong.std() / np.sqrt(wrong.size)
+        moved = [best_rules._missed(theta + 1e-6 * e, p, a, v)[0] for e in np.eye(theta.size)]
+        assert np.allclose((np.array(moved) - value) / 1e-6, slope, atol=1e-5)
 
 
 def test_full_covariances_agree_with_levels_in_another_basis():
