@@ -18,7 +18,6 @@ CASES = [
     (3, "cross-entropy", 0.1, 2.0),
     (3, "square", 1.0, 2.0),
     (3, "max-margin", 0.0, 3.0),
-    (4, "square", 1.0, 2.0),
 ]
 
 

@@ -149,13 +149,13 @@ def test_points_that_are_unlucky_are_within_their_bar():
 
 @pytest.mark.parametrize(("k", "noise", "alpha"), [(3, "softmax:0.3", 17.2), (6, "flips:0.6", 20)])
 def test_a_hinge_without_a_majority_has_no_weights(k, noise, alpha):
-    """The ridge does not matter; a fit has none at d = 30 either; fewer data have some."""
+    """The ridge does not matter; a fit has none at d = 20 either; fewer data have some."""
     teacher = pc.Teacher(k, noise=noise)
     for ridge in (1e-3, 1e4) if k == 3 else (1e4,):
         point = erm_fixed_point(teacher, pc.ERM("hinge", ridge), alpha)
         assert (point.status, point.q, point.training_loss) == ("ok", 0.0, 1.0)
         assert point.generalisation_error == pytest.approx(1 - 1 / k)
-    data = teacher.sample(n_samples=900, dimension=30, seed=1)
+    data = teacher.sample(n_samples=600, dimension=20, seed=1)
     weights = pc.fit_erm(data.X, data.y, "hinge", ridge=0.1).weights
     assert np.abs(weights - weights.mean(1, keepdims=True)).max() < 1e-9
     if k == 3:  # λV is what is left of 1, on a line down to 0 at α = 17.148

@@ -313,9 +313,9 @@ def test_sharp_labels_and_plenty_of_data_return_the_scalars_or_nothing():
     scalar = pc.erm_fixed_point(pc.Teacher(2), pc.ERM("cross-entropy", 0.1), 1e4)
     off = abs(point.generalisation_error - scalar.generalisation_error)
     assert off < point.uncertainty + scalar.uncertainty < 1e-6
-    far = pc.erm_fixed_point(pc.Teacher(2, shares=(0.8, 0.2)), CE, 1e6)
+    far = pc.erm_fixed_point(pc.Teacher(2, shares=(0.8, 0.2)), CE, 1e8)
     assert far.status != "ok"
-    assert not far.generalisation_error > 1e-3  # which is 1e-5 or so, or not known
+    assert not far.generalisation_error > 1e-5  # which is 1e-7 or so, or not known
 
 
 @pytest.mark.parametrize("ridge", [10.0, 1e5])
