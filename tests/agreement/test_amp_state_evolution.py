@@ -100,10 +100,10 @@ def test_runs_follow_state_evolution() -> None:
 def test_above_the_algorithmic_transition_recovery_is_perfect() -> None:
     """k = 3, Rademacher: α = 3.1 > 2.886 ends at error 0, α = 2.6 does not."""
     teacher = pc.Teacher(3, "rademacher")
-    above = traces(teacher, 3.1, 600, 45, 3)
+    above = traces(teacher, 3.1, 600, 45, 2)
     np.testing.assert_allclose(above[:, -1, 2], 0, atol=1e-7)
     np.testing.assert_allclose(above[:, -1, 0], above[:, -1, 1], rtol=1e-6)
-    below = traces(teacher, 2.6, 600, 40, 3)
+    below = traces(teacher, 2.6, 600, 40, 2)
     theory = pc.state_evolution(teacher, 2.6, 40)
     assert abs(below[:, -1, 2].mean() - theory.generalisation_error[-1]) < 0.03
     assert below[:, -1, 2].min() > 0.1

@@ -155,7 +155,7 @@ def test_finer_transitions_agree_with_coarser_ones():
 
 
 def test_continuous_priors_and_noise_work_with_many_classes(monkeypatch):
-    (sparse,) = at_effort(monkeypatch, Teacher(4, "sparse-gaussian:0.2"), 4, [1.0], tol=0.1)
+    (sparse,) = at_effort(monkeypatch, Teacher(4, "sparse-gaussian:0.2"), 2, [1.0], tol=0.1)
     (gaussian,) = at_effort(monkeypatch, Teacher(4), 4, [1.0], tol=0.1)
     assert sparse.generalisation_error < gaussian.generalisation_error  # sparsity is knowledge
     for noise in CHANNELS.examples():

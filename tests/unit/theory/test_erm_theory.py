@@ -294,7 +294,7 @@ class BrokenHinge(SquaredHinge):
 def test_a_loss_that_hides_where_it_is_broken_gets_an_honest_uncertainty(alpha, ridge):
     truth = fixed_point(2, BrokenHinge(), ridge, alpha, tol=1e-10)
     assert truth.status == "ok"
-    for tol in (1e-4, 1e-6, 1e-8):
+    for tol in (1e-4, 1e-8):
         found = fixed_point(2, SquaredHinge(), ridge, alpha, tol=tol)
         off = abs(found.generalisation_error - truth.generalisation_error)
         assert off < found.uncertainty
