@@ -12,8 +12,8 @@ from polyceptron.model.checks import difference_basis
 @pytest.mark.parametrize(
     ("population", "spec", "rounds"),
     [
-        (pc.Mixture((0.9, 0.1), separation=2.0), pc.ERM("cross-entropy", 0.1, intercept=True), 60),
-        (pc.Mixture((0.7, 0.3), separation=2.0), pc.ERM("max-margin"), 60),
+        (pc.Mixture((0.9, 0.1), separation=2.0), pc.ERM("cross-entropy", 0.1, intercept=True), 40),
+        (pc.Mixture((0.7, 0.3), separation=2.0), pc.ERM("max-margin"), 40),
         (
             pc.Mixture((0.7, 0.2, 0.1), separation=2.0),
             pc.ERM("cross-entropy", 6.0, intercept=True),
