@@ -1,7 +1,7 @@
 """Uncertainty is a promise: random problems against much finer references kept as data.
 
 Fewer than 97 of 100 inside the stated uncertainty is a failure; bars that are too short are seen to
-fail. One problem in five is asked.
+fail. One problem in three is asked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Answers = list[tuple[dict[str, Any], dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def answers() -> Answers:
-    chosen = [record for number, record in enumerate(records()) if number % 5 == 1]  # 42 problems
+    chosen = [record for number, record in enumerate(records()) if number % 3 == 1]  # 70 problems
     return [(record, answer(record)) for record in chosen]
 
 
@@ -42,7 +42,7 @@ def test_the_data_are_those_of_the_problems() -> None:
 
 @pytest.mark.slow
 def test_stated_uncertainties_hold(held: list[Held]) -> None:
-    assert len(held) >= 60
+    assert len(held) >= 90
     misses = [one for one in held if one.distance > 1]
     assert 1 - share(held) <= ALLOWED, misses
 
