@@ -42,10 +42,7 @@ from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status
 from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
-from polyceptron.theory.fields.integrand import (
-    Averages,
-    Averaging,
-)
+from polyceptron.theory.fields.integrand import Averages, Averaging
 from polyceptron.theory.generalisation import error_on_labels, error_slope, generalisation_error
 from polyceptron.theory.populations.matrix_fields import FieldsOrder, MatrixProblem
 from polyceptron.theory.populations.matrix_pairs import pair_hats, population_pair

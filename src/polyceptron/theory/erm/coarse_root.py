@@ -56,12 +56,9 @@ def even(jacobian: Array) -> bool:
 
 def _inverse(jacobian: Array) -> tuple[Array, Array, float]:
     """The inverse, the directions in which it acts, and the least singular value."""
-    try:
-        U, s, directions = np.linalg.svd(jacobian)
-    except np.linalg.LinAlgError:  # not finite
-        U, s, directions = jacobian, np.zeros(1), jacobian
-    lost = np.full_like(jacobian, math.nan)
-    return (directions.T / s) @ U.T if s[-1] > 0 else lost, directions, float(s[-1])
+    known = jacobian if np.isfinite(jacobian).all() else np.zeros_like(jacobian)
+    U, s, directions = np.linalg.svd(known)
+    return (directions.T / s) @ U.T if s[-1] > 0 else math.nan * U, directions, float(s[-1])
 
 
 def jacobian_at(

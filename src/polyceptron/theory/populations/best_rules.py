@@ -43,13 +43,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import ndtri, softmax
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.model.checks import (
-    as_numbers,
-    check_alpha,
-    check_alphas,
-    class_gaps,
-    difference_basis,
-)
+from polyceptron.model.checks import as_numbers, check_alpha, check_alphas, difference_basis
 from polyceptron.model.estimators import as_erm
 from polyceptron.model.populations import Population, check_population
 from polyceptron.numerics import Array
@@ -254,11 +248,11 @@ def linear_floor(population: Population) -> Estimate:
 
 def _missed(theta: Array, p: Array, a: Array, v: Array) -> tuple[float, Array]:
     """The error of fields xB + b on classes N(a_c, diag v_c), k = 2 or 3, and its gradient."""
-    r = len(p) - 1
+    r, T = len(p) - 1, difference_basis(len(p))
     B, b = theta[:-r].reshape(-1, r), theta[-r:]
-    value, slope_B, slope_b = 1.0, np.zeros_like(B), np.zeros(r)
+    value, slope_B, slope_b = 1.0, 0 * B, 0 * b
     for c in range(r + 1):
-        A = class_gaps(r + 1, c)
+        A = T[c] - np.delete(T, c, 0)
         D = A @ B.T
         S = (D * v[c]) @ D.T
         s = np.sqrt(np.diag(S))
@@ -269,8 +263,7 @@ def _missed(theta: Array, p: Array, a: Array, v: Array) -> tuple[float, Array]:
         first, turn = z * np.array(slopes[:r]), z * density
         G = np.full((r, r), turn / (2 * s[0] * s[-1]))  # slopes in S
         np.fill_diagonal(G, -(at * first + rho * turn) / (2 * s**2))
-        value -= z
-        slope_b -= A.T @ (first / s)
+        value, slope_b = value - z, slope_b - A.T @ (first / s)
         slope_B -= (np.outer(first / s, a[c]) + 2 * G @ (D * v[c])).T @ A
     return value, np.concatenate([slope_B.ravel(), slope_b])
 

@@ -25,11 +25,7 @@ from polyceptron.model.populations.population import numbers_text
 from polyceptron.numerics import Array, short_products
 from polyceptron.numerics.estimate import Estimate, from_replicates, student_quantile
 from polyceptron.rows import Status, make_row
-from polyceptron.theory.populations.matrix_fields import (
-    FieldsOrder,
-    MatrixFields,
-    MatrixProblem,
-)
+from polyceptron.theory.populations.matrix_fields import FieldsOrder, MatrixFields, MatrixProblem
 from polyceptron.theory.populations.matrix_graph import LAST_LEVEL, GraphFields
 from polyceptron.theory.populations.matrix_loop import (
     Anderson,
