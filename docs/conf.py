@@ -53,6 +53,7 @@ autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
 autodoc_preserve_defaults = True
+autodoc_use_type_comments = False  # there are none
 python_use_unqualified_type_names = True
 add_module_names = False
 toc_object_entries = False  # every page would copy them for its menu

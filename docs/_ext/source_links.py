@@ -1,7 +1,8 @@
 """The `[docs]` links of source pages lead to where a name is described.
 
 `sphinx.ext.viewcode` keeps one prefix for each module, but here some names of a module are
-described as names of the package and others as names of the module itself.
+described as names of the package and others as names of the module itself. Source pages stand in
+no menu, so that those of one folder have the same one, which is made once.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
+MENUS: dict[tuple[Any, ...], str] = {}  # of source pages, by folder and options
 BACK = re.compile(r'(<a class="viewcode-back" href="[^"#]*#)polyceptron\.([\w.]+)"')
 
 
@@ -18,6 +20,15 @@ def mend(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree
     """On a source page, the anchors of names that are described under their module."""
     if not page.startswith("_modules/polyceptron"):
         return
+    menu = context["toctree"]
+
+    def menu_of_folder(**options: Any) -> str:
+        asked = (page.rpartition("/")[0], *sorted(options.items()))
+        if asked not in MENUS:
+            MENUS[asked] = menu(**options)
+        return MENUS[asked]
+
+    context["toctree"] = menu_of_folder
     module = page.removeprefix("_modules/").replace("/", ".")
     known: Any = app.env.domains["py"].data["objects"]
 

@@ -12,5 +12,5 @@ estimators = [
     pc.ERM("max-margin"),
     pc.ERM("square", ridge="optimal"),
 ]
-curve = pc.learning_curve(pc.Teacher(3), estimators, "0.25:8:14:log")
+curve = pc.learning_curve(pc.Teacher(3), estimators, "0.25:8:9:log")
 curve.save("a_first_curve.svg")
