@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.datasets
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -37,7 +38,7 @@ SMALL = Profile(
     further_instances=6, noisy_instances=4, line_points=5, symbols=3, classes=(2, 3, 5),
     amp_classes=(2,), amp_classes_dimension=200, amp_classes_runs=5, error_tolerance=0.01,
     transition_tolerance=0.1, transition_classes=(2, 3, 4), rival_points=2, rival_ridge=0.1,
-    separable_dimension=14, separable_instances=2,
+    separable_dimension=10, separable_instances=2,
 )  # fmt: skip
 ALLOWANCE = 2.0
 SIGMAS = 5.0
@@ -47,6 +48,7 @@ SIGMAS = 5.0
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Figure]]:
     """Every figure, made once; few are saved: no claim looks at files, texts are drawn below."""
     folder, figures = tmp_path_factory.mktemp("figures"), dict[str, Figure]()
+    X, y = sklearn.datasets.load_digits(return_X_y=True)
 
     def save(figure: Figure, path: Path) -> None:
         figures[path.stem] = figure
@@ -59,6 +61,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Figu
         patch.setitem(SHEET, "pdf.fonttype", 3)  # embedding whole fonts takes a while,
         patch.setitem(SHEET, "savefig.dpi", 75)  # and so do many pixels
         patch.setattr(making, "save_figure", save)
+        patch.setattr(sklearn.datasets, "load_digits", lambda return_X_y: (X[::4], y[::4]))
         make_figures(folder, profile=SMALL, workers=1)
     return folder, figures
 
