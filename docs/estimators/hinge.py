@@ -36,5 +36,5 @@ law = pc.margin_law(pc.Teacher(2, noise="gaussian:0.3"), pc.ERM("hinge", 0.5), a
 print(f"{law.atom:.0%} of the training samples have a margin of exactly {law.atom_at:.0f}")
 
 # %%
-data = teacher.sample(n_samples=300, dimension=100, seed=0)
+data = teacher.sample(n_samples=150, dimension=50, seed=0)
 pc.fit_erm(data.X, data.y, "hinge", ridge=0.3)

@@ -10,7 +10,7 @@ import numpy as np
 
 import polyceptron as pc
 
-ridge = np.geomspace(1e-4, 1e3, 60)
+ridge = np.geomspace(1e-4, 1e3, 36)
 ax = plt.figure(figsize=(4.2, 3.2)).subplots()
 for name, signal in (("loud", (1, 0)), ("both", (1, 1)), ("quiet", (0, 1))):
     teacher = pc.Teacher(2, features=f"levels:10x0.1@{signal[0]},1x0.9@{signal[1]}")

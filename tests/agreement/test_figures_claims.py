@@ -390,7 +390,7 @@ def test_the_page_draws_the_same_numbers(
 
 def test_no_text_lies_on_other_text(drawn: dict[str, Figure]) -> None:
     for name, figure in drawn.items():
-        figure.canvas.draw()
+        figure.draw_without_rendering()
         hidden = unseen(figure)
         boxes = [
             (text.get_text(), text.get_window_extent())
