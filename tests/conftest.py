@@ -47,7 +47,7 @@ def pytest_runtestloop(session):
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Files that start processes, and theory against data, are marked before marks are chosen by.
+    """What starts processes or takes long, and theory against data, is marked before marks select.
 
     Afterwards long files come first, the others in their order.
     """
@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if starts[item.path]:
             item.add_marker("process")
-        if "agreement" in item.path.parts:
+        if "agreement" in item.path.parts or item.path.stem in LONG:
             item.add_marker("slow")
     yield
     place = {stem: place for place, stem in enumerate(LONG)}
