@@ -121,7 +121,7 @@ def separability(
     found = minimize_scalar(
         lambda x: float(np.mean(_distance(problem, 0, math.exp(x)))),
         bounds=(math.log(_SMALLEST), math.log(_LARGEST)),
-        options={"xatol": 1e-2},
+        options={"xatol": 1e-5 if problem.fields.rule.sampled else 1e-2},  # a Newton step follows
     )
     t = math.exp(float(found.x))
     # The minimum is flat: at the place found on the coarsest level finer ones give its value.
