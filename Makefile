@@ -35,22 +35,22 @@ $(STAMP): pyproject.toml constraints.txt
 figures: setup
 	$(BIN)/polyceptron figures --out $(OUT) --profile $(PROFILE)
 
-# Two at a time: one of two cores would be idle meanwhile.
-test:
-	@$(MAKE) --no-print-directory -j 2 setup browser
-	@$(MAKE) --no-print-directory -j 2 check suite
+# Side by side: one of two cores would be idle while the other installs, collects tests or checks types.
+test: setup
+	@$(MAKE) --no-print-directory -j 3 check suite browser
 
-# Four processes on two cores: some wait for browsers and other processes that they have started.
+# Four processes on two cores: some wait for other processes that they have started.
 suite: setup
-	$(BIN)/python -m pytest --processes 4
+	$(BIN)/python -m pytest --processes 4 -m "not browser"
+
+# What drives Debian's Chromium; without root and apt to install it these tests skip and say why.
+browser: setup
+	@sh tests/install_chromium.sh
+	$(BIN)/python -m pytest --processes 2 -m browser tests/browser tests/docs/test_docs_build.py
 
 # What a change should run while it is made: no browser, no other processes, no figures.
 quick: setup
 	$(BIN)/python -m pytest --processes 2 -m "not slow and not process and not browser"
-
-# The explorer's tests drive Debian's Chromium; without root and apt they skip and say why.
-browser:
-	@sh tests/install_chromium.sh
 
 check: setup
 	$(BIN)/ruff check .
