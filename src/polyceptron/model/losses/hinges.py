@@ -45,9 +45,8 @@ class HingeFamily(Loss):
     def missed(self, z: Any, y: Any) -> tuple[Array, Labels]:
         """s_h of the other classes (n, k−1), and which classes these are (n, k−1)."""
         z, y, _ = broadcast(z, y, 1.0)
-        others = other_classes(y, z.shape[1])
-        own = np.take_along_axis(z, y[:, None], 1)
-        return self.lead + np.take_along_axis(z, others, 1) - own, others
+        others, rows = other_classes(y, z.shape[1]), np.arange(len(z))[:, None]
+        return self.lead + z[rows, others] - z[rows, y[:, None]], others
 
     @abstractmethod
     def pulls(self, s: Array, V: Array) -> tuple[Array, Array]:
@@ -71,7 +70,7 @@ class HingeFamily(Loss):
 
     def gradient(self, z: Any, y: Any) -> Array:
         s, others = self.missed(z, y)
-        return -spread_pull(self.parts(s)[1], others)
+        return -spread_pull(self.parts(s)[1], others, y)
 
     def hessian(self, z: Any, y: Any) -> Array:
         s, others = self.missed(z, y)
@@ -86,7 +85,7 @@ class HingeFamily(Loss):
         omega, y, V = broadcast(omega, y, V)
         s, others = self.missed(omega, y)
         a, trace = self.pulls(s, V[:, None])
-        return spread_pull(a, others), trace
+        return spread_pull(a, others, y), trace
 
     def without_ridge(self) -> Loss | None:
         """Max-margin: the least weights of loss 0, wherever the data can be separated."""
@@ -281,12 +280,11 @@ class SquaredHinge(HingeFamily):
         return [s * (1 + V) / (1 + 2 * V), mistaken]
 
 
-def spread_pull(a: Array, others: Labels) -> Array:
+def spread_pull(a: Array, others: Labels, y: Labels) -> Array:
     """f (n, k) of pulls a (n, k−1) away from the other classes."""
-    n, k = len(a), a.shape[1] + 1
-    f = np.empty((n, k))
-    np.put_along_axis(f, others, -a, 1)
-    f[np.arange(n), k * (k - 1) // 2 - others.sum(1)] = a.sum(1)
+    rows, f = np.arange(len(a)), np.empty((len(a), a.shape[1] + 1))
+    f[rows[:, None], others] = -a
+    f[rows, y] = a @ np.ones(a.shape[1])
     return f
 
 
