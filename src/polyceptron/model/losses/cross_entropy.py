@@ -42,7 +42,7 @@ from functools import lru_cache, reduce
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import expit, log_expit, softmax, wrightomega
+from scipy.special import expit, log_expit, wrightomega
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.law import Decay
@@ -69,9 +69,9 @@ def softmax_curvature(p: Array, p_y: Array, V: Array) -> Array:
     """
     a = np.concatenate([p_y[:, None], p], axis=1)
     a /= 1 + V[:, None] * a
-    top = a.max(1)
-    np.put_along_axis(a, a.argmax(1)[:, None], 0.0, 1)
-    rest = a.sum(1)
+    largest = np.arange(len(a)), a.argmax(1)
+    top, a[largest] = a[largest], 0.0
+    rest = a @ np.ones(a.shape[1])
     pairs = rest**2 - np.einsum("nh,nh->n", a, a)
     return np.asarray((2 * top * rest + pairs) / (top + rest))
 
@@ -299,16 +299,17 @@ class CrossEntropy(Loss):
     def value(self, z: Any, y: Any) -> Array:
         z, y, _ = broadcast(z, y, 1.0)
         shifted, _, total = _odds(z)
-        plain = (np.log(total) - np.take_along_axis(shifted, y[:, None], 1))[:, 0]
-        return np.asarray(plain + (z * self._taken(y, z.shape[1])).sum(1))
+        plain = np.log(total[:, 0]) - shifted[np.arange(len(z)), y]
+        return plain + (z * self._taken(y, z.shape[1])).sum(1) if self.epsilon else plain
 
     def gradient(self, z: Any, y: Any) -> Array:
         z, y, _ = broadcast(z, y, 1.0)
         _, rest, total = _odds(z)
         rest /= total
-        np.put_along_axis(rest, y[:, None], 0.0, 1)
-        np.put_along_axis(rest, y[:, None], -(rest @ np.ones((z.shape[1], 1))), 1)  # p_y − 1
-        return np.asarray(rest + self._taken(y, z.shape[1]))
+        own = np.arange(len(z)), y
+        rest[own] = 0.0
+        rest[own] = -(rest @ np.ones(z.shape[1]))  # p_y − 1
+        return rest + self._taken(y, z.shape[1]) if self.epsilon else rest
 
     def hessian(self, z: Any, y: Any) -> Array:
         z, y, _ = broadcast(z, y, 1.0)
@@ -321,12 +322,12 @@ class CrossEntropy(Loss):
     def denoise(self, omega: Any, y: Any, V: Any, rounds: int = 100) -> tuple[Array, Array]:
         omega, y, V = broadcast(omega, y, V)
         taken, others = self._taken(y, omega.shape[1]), other_classes(y, omega.shape[1])
-        omega = omega - V[:, None] * taken
-        gap = np.take_along_axis(omega, others, 1) - np.take_along_axis(omega, y[:, None], 1)
+        omega, rows = omega - V[:, None] * taken, np.arange(len(omega))
+        gap = omega[rows[:, None], others] - omega[rows, y][:, None]
         log_p, u = solve_softmax(gap, V, rounds)
         p, f = np.exp(log_p), np.empty(omega.shape)
-        np.put_along_axis(f, others, -p, 1)
-        np.put_along_axis(f, y[:, None], expit(u)[:, None], 1)  # 1 − p_y
+        f[rows[:, None], others] = -p
+        f[rows, y] = expit(u)  # 1 − p_y
         return f - taken, softmax_curvature(p, expit(-u), V)
 
     def relaxed(self, gradient: Array, y: Any, v: Array, right: Array) -> Array:
@@ -342,7 +343,8 @@ class CrossEntropy(Loss):
         return MaxMargin()
 
     def probabilities(self, z: Any) -> Array | None:
-        return np.asarray(softmax(np.asarray(z, dtype=float), axis=1))
+        _, odds, total = _odds(np.asarray(z, dtype=float))
+        return np.asarray(odds / total)
 
     def decay(self, ridge: float | str, n_classes: int) -> Decay | None:
         return pair_decay(ridge, n_classes, math.pi**2 / 12, math.log(2) - 0.5, pull=0.5)

@@ -160,10 +160,10 @@ def one_hot(y: Labels, n_classes: int) -> Array:
 
 def broadcast(omega: Any, y: Any, V: Any) -> tuple[Array, Labels, Array]:
     """ω as (n, k) floats, y as (n,) integers, V as (n,) floats."""
-    omega = np.asarray(omega, dtype=float)
-    n = len(omega)
-    y = np.broadcast_to(np.asarray(y, dtype=np.int64), (n,))
-    return omega, y, np.broadcast_to(np.asarray(V, dtype=float), (n,))
+    omega, y, V = np.asarray(omega, float), np.asarray(y, np.int64), np.asarray(V, float)
+    shape = omega.shape[:1]
+    y = y if y.shape == shape else np.broadcast_to(y, shape)
+    return omega, y, V if V.shape == shape else np.broadcast_to(V, shape)
 
 
 def pair_decay(
