@@ -175,8 +175,9 @@ class RidgePath:
         theta, slopes, tangent = self._seen.get(near) or (here.start(), None, np.zeros(5))
         theta = theta + (x - near) * tangent if self._seen else theta
         nodes = here.nodes(theta, _LEVELS[0])
-        found = here.solve(theta, nodes, slopes)
-        if found is None:  # from half-way, or from a larger λ
+        known = None if slopes is None else slopes[:5]
+        found = newton(lambda at: here.means(at, nodes)[:5], theta, tol=_ROOT, jacobian=known)
+        if not found.converged:  # from half-way, or from a larger λ
             if x > _RIDGES[1] or abs(x - near) < _SHORTEST:
                 raise ComputationFailed(
                     f"no fixed point of one-vs-rest at alpha {here.alpha:g} and ridge "
@@ -184,7 +185,7 @@ class RidgePath:
                 )
             self.at((x + near) / 2 if self._seen else x + _UP)
             return self.at(x)
-        theta, slopes = found[0], here.slopes(found[0], nodes)
+        theta, slopes = found.theta, here.slopes(found.theta, nodes)
         low, high = (
             replace(here, ridge=math.exp(x + s)).means(theta, nodes)[:5] for s in (-_STEP, _STEP)
         )

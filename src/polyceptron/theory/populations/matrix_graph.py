@@ -177,10 +177,8 @@ class GraphFields:
                 ends = [np.concatenate([seen[:, j], kinks, near[:, j]]) for j in range(r)]
                 ends = [np.unique(np.clip(e, low[j], high[j])) for j, e in enumerate(ends)]
 
-                def values(
-                    t: Array, at: GroupLaw = at, y: int = y, weight: float = weight
-                ) -> Array:
-                    g = graph(loss, y, t, weight)
+                def values(t: Array, at: GroupLaw = at, y: int = y, w: float = weight) -> Array:
+                    g = graph(loss, y, t, w)
                     density, stiffness, _ = graph_values(problem, at, y, g, "plain")
                     parts = [np.ones((len(t), 1)), g.f, stiffness.reshape(len(t), -1)]
                     return np.asarray(density * np.concatenate(parts, 1).T)

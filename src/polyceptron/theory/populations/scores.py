@@ -295,7 +295,7 @@ def _average(
     """P(label, predicted) (R, k, k), and test loss and Brier score (R, 2), of R replicates."""
     k, confusion, sums = law.n_classes, np.zeros(()), np.zeros(())
     for leader, fields, weight, truth in parts:
-        every = np.broadcast_to(truth, fields.shape).reshape(*weight.shape, k)
+        every = truth.reshape(*weight.shape, k) if len(truth) > 1 else truth[None]
         each = np.einsum("rn,rnk->rk", weight, every)
         confusion = confusion + each[:, :, None] * (np.arange(k) == leader)
         if probabilities is not None:
