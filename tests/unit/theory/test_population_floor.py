@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.optimize import minimize, minimize_scalar
-from scipy.special import ndtr
-from scipy.stats import multivariate_normal
+from scipy.special import ndtr, owens_t
 
 import polyceptron as pc
 from polyceptron.model import BayesOptimal, Teacher, as_channel
@@ -59,14 +58,18 @@ def test_the_best_linear_rule_of_three_classes_may_be_two_lines():
     assert abs(least - 0.8 * population_floor(two).value) < 1e-12
     means = np.sqrt(0.5) * np.array([[1, 0], [-1, 0], [0, np.sqrt(3)]])  # √2 from one another
 
+    def both_below(x, y, cos):
+        """Φ₂ by Owen's T."""
+        sin = np.sqrt(1 - cos * cos)
+        parts = owens_t([x, y], [(y / x - cos) / sin, (x / y - cos) / sin])
+        return (ndtr(x) + ndtr(y)) / 2 - parts.sum() - (0.5 if x * y < 0 else 0.0)
+
     def missed(lines):
         angles, cuts = lines[:2], lines[2:]
         at = means @ [np.cos(angles), np.sin(angles)] - cuts
         cos = np.cos(angles[0] - angles[1])
-        law = multivariate_normal(cov=[[1, -cos], [-cos, 1]])
-        own = [law.cdf([at[0, 0], -at[0, 1]])]
-        law = multivariate_normal(cov=[[1, cos], [cos, 1]])
-        return 1 - np.dot(p, [*own, law.cdf([-at[1, 0], -at[1, 1]]), ndtr(at[2, 1] / np.sqrt(3))])
+        two = both_below(at[0, 0], -at[0, 1], -cos), both_below(-at[1, 0], -at[1, 1], cos)
+        return 1 - np.dot(p, [*two, ndtr(at[2, 1] / np.sqrt(3))])
 
     by_hand = minimize(missed, [0.0, 1.6, 0.0, 1.0], method="Nelder-Mead", options={"fatol": 1e-9})
     assert least < by_hand.fun

@@ -77,8 +77,9 @@ def test_matrices_agree_with_scalars_and_with_closed_forms():
     assert abs(found.value - 2.4) < found.uncertainty + 1e-4
 
 
-def test_two_hard_classes_decide():
+def test_two_hard_classes_decide(monkeypatch):
     """The third class is far away: what remains is to separate the first two, alone."""
+    monkeypatch.setattr(separability, "_LOG2_POINTS", separability._LOG2_POINTS - 2)
     gram = np.diag([0.2, 0.2, 60.0])
     found = pc.separability(Mixture((0.5, 0.3, 0.2), gram=gram), intercept=True)
     two = separable_limit(Mixture((0.625, 0.375), gram=0.2 * np.eye(2)), True)
@@ -115,7 +116,7 @@ def test_drawn_data_lose_their_separability_there(population, dimension, monkeyp
     # A quarter of the points: a limit known to a per cent, and data 30 % below and 40 % above.
     monkeypatch.setattr(separability, "_LOG2_POINTS", separability._LOG2_POINTS - 2)
     k = population.n_classes
-    for intercept in (True, False):
+    for intercept in (True, False)[: 1 if k == 3 else 2]:
         limit = pc.separability(population, intercept=intercept).alpha_s
         for factor, expected in ((0.7, True), (1.4, False)):
             n = round(factor * limit * dimension)

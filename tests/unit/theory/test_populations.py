@@ -318,10 +318,9 @@ def test_sharp_labels_and_plenty_of_data_return_the_scalars_or_nothing():
     assert not far.generalisation_error > 1e-5  # which is 1e-7 or so, or not known
 
 
-@pytest.mark.parametrize("ridge", [10.0, 1e5])
-def test_large_ridges_leave_an_intercept_of_the_shares(ridge):
+def test_large_ridges_leave_an_intercept_of_the_shares():
     """Weights vanish as 1/λ: the softmax of the intercepts is the shares."""
-    shares = np.array([0.6, 0.3, 0.1])
+    shares, ridge = np.array([0.6, 0.3, 0.1]), 1e5
     for population in (pc.Teacher(3, shares=shares), pc.Mixture(shares, separation=1.0)):
         point = pc.erm_fixed_point(population, pc.ERM("cross-entropy", ridge, intercept=True), 2.0)
         assert point.status == "ok"
@@ -391,7 +390,7 @@ def test_fits_of_scikit_learn(weight):
     spec = pc.ERM("cross-entropy", 0.1, intercept=True, class_weight=weight)
     theory = pc.erm_fixed_point(population, spec, 3.0)
     recalls, d = [], 200
-    for seed in range(6):
+    for seed in range(4):
         X, y, mu = population.sample(3 * d, d, seed=seed)
         fit = LogisticRegression(C=10.0, class_weight=weight, tol=1e-8, max_iter=2000).fit(
             X / math.sqrt(d), y
@@ -405,7 +404,7 @@ def test_fits_of_scikit_learn(weight):
             fields = W @ mu.T[c] / math.sqrt(d) + rng.standard_normal((20_000, 3)) @ root.T
             found.append(np.mean((fields + fit.intercept_).argmax(1) == c))
         recalls.append(found)
-    spread = np.std(recalls, axis=0, ddof=1) / math.sqrt(6)
+    spread = np.std(recalls, axis=0, ddof=1) / math.sqrt(len(recalls))
     z = (np.mean(recalls, axis=0) - theory.recall) / np.hypot(spread, 0.005)  # 1/d corrections
     assert np.abs(z).max() < 4
 
