@@ -265,7 +265,7 @@ class Design(ABC):
         shape, found = U.shape[:-1], list[Any]()
         wide = shape[-1] >= _MANY and math.prod(shape) * self.n_samples > _FIELDS
         if not (self.reading_is_dear or (wide and self.rows_are_cheap)):
-            F, rest = inner.rows(slice(0, self.n_samples))(self.fields(U))
+            F, rest = inner(self.fields(U))
             return self.back(F), [rest]
         small = (U * U.dtype.type(self.scale)).reshape(-1, self.dimension)
         out = np.zeros(small.shape)

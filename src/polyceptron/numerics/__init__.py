@@ -35,8 +35,7 @@ def for_chunks(work: Callable[[slice], None], n_rows: int, chunk: int) -> None:
     busy, so that chunks are large and small work has one.
     """
     slices = [slice(i, min(i + chunk, n_rows)) for i in range(0, n_rows, chunk)]
-    threads = thread_count()
-    if threads == 1 or len(slices) == 1:
+    if len(slices) == 1 or (threads := thread_count()) == 1:
         for rows in slices:
             work(rows)
         return

@@ -38,9 +38,8 @@ _WHOLE = 3_000_000  # products for all of a Hessian, up to which that is the qui
 def sample_matrices(curvature: Curvature, shape: tuple[int, ...]) -> AnyArray:
     """H_μ of every sample, (L, n, r, r), of problems with fields of the shape (L, r, n)."""
     count, r, n = shape
-    bend = curvature.rows(slice(0, n))
     units = np.broadcast_to(np.eye(r)[:, None, :, None], (r, count, r, n))
-    columns = np.array([bend(unit.copy())[0] for unit in units])  # (r, L, r, n): n is contiguous
+    columns = np.array([curvature(unit.copy())[0] for unit in units])  # n is contiguous
     return columns.transpose(1, 3, 2, 0)
 
 

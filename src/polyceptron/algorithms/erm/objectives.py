@@ -101,7 +101,7 @@ class RankOneCurvature:
 
     weights: AnyArray
     basis: AnyArray | None  # None: of the classes themselves, and Q is overwritten
-    y: Labels
+    own: Labels  # places of the labels
     share: AnyArray | None = None  # (n,) or (L, n)
 
     def take(self, chosen: Any) -> RankOneCurvature:
@@ -111,13 +111,14 @@ class RankOneCurvature:
 
     def rows(self, rows: slice) -> Inner:
         share = None if self.share is None else self.share[..., rows]
-        return replace(self, weights=self.weights[..., rows], y=self.y[rows], share=share)
+        own = own_places(self.own[rows] // self.own.size)
+        return replace(self, weights=self.weights[..., rows], own=own, share=share)
 
     def __call__(self, Q: AnyArray) -> tuple[AnyArray, None]:
         """∂²ℓ·Q, in the precision of Q."""
         v = Q if self.basis is None else self.basis @ Q
-        own = own_places(self.y)  # the map does not see it, and w ≈ e_y no longer cancels
-        v -= v.reshape(len(v), -1).take(own, 1)[:, None]
+        # The map does not see the label's own part, and w ≈ e_y no longer cancels.
+        v -= v.reshape(len(v), -1).take(self.own, 1)[:, None]
         v -= np.einsum("lhn,lhn->ln", self.weights, v)[:, None]
         v *= self.weights
         if self.share is not None:
@@ -188,7 +189,8 @@ class SoftmaxObjective(Objective):
         """diag p − ppᵀ between the coordinates of the class differences."""
         p = evaluation.source.astype(dtype, copy=False)
         share = None if self.weights is None else self.weights.astype(dtype, copy=False)
-        return RankOneCurvature(p, None if self.whole else self.basis.astype(dtype), self.y, share)
+        basis = None if self.whole else self.basis.astype(dtype)
+        return RankOneCurvature(p, basis, self._own, share)
 
     def rows(self, rows: slice) -> SoftmaxObjective:
         """Of some samples only."""
