@@ -20,44 +20,51 @@ from polyceptron.model.losses import as_loss
 from polyceptron.rows import Status
 
 
+def solved(rows):
+    """M⁻¹B of rows (M, B) of numbers of any kind, by elimination."""
+    rows = rows.copy()
+    for c in range(len(rows)):
+        at = c + int(np.abs(rows[c:, c]).argmax())
+        rows[[c, at]] = rows[[at, c]]
+        rows[c] = rows[c] / rows[c, c]
+        others = np.arange(len(rows)) != c
+        rows[others] = rows[others] - rows[others, c, None] * rows[c]
+    return rows[:, len(rows) :]
+
+
 def minimiser(X, y, k, ridge, start, loss):
     """Newton's method in fifty digits, in all d·k coordinates, from weights nearby.
 
     The Hessian is that of every fifth step: it hardly changes.
     """
+    number, exp = np.vectorize(mp.mpf, otypes=[object]), np.vectorize(mp.exp, otypes=[object])
     with mp.workdps(50):
-        (n, d), r = X.shape, mp.mpf(ridge)
-        A, W = mp.matrix(X.tolist()) / mp.sqrt(d), mp.matrix(start.tolist())
+        d, one, hot = X.shape[1], number(np.eye(k)), number(np.eye(k))[y]
+        A, W, r = number(X) / mp.sqrt(d), number(start), mp.mpf(ridge)
         for turn in range(60):
-            Z, R = A * W, mp.zeros(n, k)
-            H = r * mp.eye(d * k) if turn % 5 == 0 else None
-            for i in range(n):
-                e = [mp.exp(Z[i, h]) for h in range(k)]
-                p = [x / mp.fsum(e) for x in e]
-                for h in range(k):
-                    R[i, h] = (Z[i, h] if loss == "square" else p[h]) - int(h == y[i])
-                if H is not None:
-                    bend = (
-                        mp.eye(k)
-                        if loss == "square"
-                        else mp.diag(p) - mp.matrix(p) * mp.matrix(p).T
-                    )
-                    for a in range(d):
-                        for b in range(d):
-                            both = A[i, a] * A[i, b]
-                            for h in range(k):
-                                for j in range(k):
-                                    H[a * k + h, b * k + j] += both * bend[h, j]
-            if H is not None:
-                inverse = H**-1
-            G = A.T * R + r * W
-            step = inverse * mp.matrix([G[a, h] for a in range(d) for h in range(k)])
-            for a in range(d):
-                for h in range(k):
-                    W[a, h] -= step[a * k + h]
-            if mp.norm(step) < mp.mpf(10) ** -35 * (1 + mp.norm(W)):
+            Z = A @ W
+            if loss == "square":
+                R, bend = Z - hot, np.broadcast_to(one, (len(X), k, k))
+            else:
+                p = exp(Z)
+                p = p / p.sum(1)[:, None]
+                R, bend = p - hot, p[:, :, None] * (one - p[:, None])
+            if turn % 5 == 0:
+                H = np.array(
+                    [[A.T @ (bend[:, h, j, None] * A) for j in range(k)] for h in range(k)]
+                )
+                H = H.transpose(0, 2, 1, 3).reshape(d * k, d * k)
+                inverse = solved(np.hstack([H + r * number(np.eye(d * k)), number(np.eye(d * k))]))
+            G = A.T @ R + r * W
+            step = (inverse @ G.T.ravel()).reshape(k, d).T
+            W = W - step
+            if size(step) < mp.mpf(10) ** -35 * (1 + size(W)):
                 return W
     raise AssertionError("the reference did not converge")
+
+
+def size(W):
+    return mp.sqrt((W * W).sum())
 
 
 def near_rank_one(seed):
@@ -70,7 +77,7 @@ def near_rank_one(seed):
 
 def distance(fit, exact):
     with mp.workdps(50):
-        return float(mp.norm(mp.matrix(fit.weights.tolist()) - exact))
+        return float(size(fit.weights - exact))
 
 
 @pytest.mark.slow
@@ -78,7 +85,7 @@ def distance(fit, exact):
 def test_the_bound_holds_on_nearly_singular_problems(loss, monkeypatch):
     """By the whole Hessian, and by conjugate gradients, which end farther from the minimum."""
     falsified = 0
-    for seed in range(24):
+    for seed in range(24 if loss == "cross-entropy" else 9):
         X, y, k, ridge = near_rank_one(seed)
         fits = [fit_erm(X, y, loss, ridge)]
         if loss == "cross-entropy":
@@ -139,7 +146,7 @@ def test_features_of_zero_are_certified():
 def test_sums_of_products_round_less_than_said(length):
     """Products of one sign, where rounding adds up most, against exact rational sums."""
     rng = np.random.default_rng(length)
-    for _ in range(5):
+    for _ in range(2):
         x, u = np.abs(rng.standard_normal(length)), np.abs(rng.standard_normal(length))
         exact = sum(int(a * 2**60) * int(b * 2**60) for a, b in zip(x, u, strict=True))
         x, u = (np.array([int(a * 2**60) / 2**60 for a in v]) for v in (x, u))
@@ -159,32 +166,26 @@ def exact_margin(X, y, k, W):
 
     None unless they are the solution: all multipliers positive and every margin 1 or more.
     """
+    number = np.vectorize(mp.mpf, otypes=[object])
     with mp.workdps(50):
         n, d = X.shape
-        z = X @ W / np.sqrt(d)
+        z, A = X @ W / np.sqrt(d), number(X) / mp.sqrt(d)
         near = [(i, h) for i in range(n) for h in range(k) if h != y[i]]
         tight = [(i, h) for i, h in near if z[i, y[i]] - z[i, h] < 1 + 1e-6]
-        A, J = mp.matrix(X.tolist()) / mp.sqrt(d), mp.zeros(len(tight), d * k)
-        for r, (i, h) in enumerate(tight):
-            for a in range(d):
-                J[r, a * k + int(y[i])] += A[i, a]
-                J[r, a * k + h] -= A[i, a]
-        shares = mp.lu_solve(J * J.T, mp.ones(len(tight), 1))
-        w = J.T * shares
-        exact = mp.matrix(d, k)
-        for a in range(d):
-            for h in range(k):
-                exact[a, h] = w[a * k + h]
-        Z = A * exact
-        least = min(Z[i, int(y[i])] - Z[i, h] for i, h in near)
-        return exact if min(shares) > 0 and least > 1 - mp.mpf(10) ** -30 else None
+        sides = number([np.eye(k)[y[i]] - np.eye(k)[h] for i, h in tight])
+        J = (A[[i for i, _ in tight], :, None] * sides[:, None]).reshape(len(tight), d * k)
+        shares = solved(np.hstack([J @ J.T, number(np.ones((len(tight), 1)))]))
+        exact = (J.T @ shares).reshape(d, k)
+        Z = A @ exact
+        least = min(Z[i, y[i]] - Z[i, h] for i, h in near)
+        return exact if min(shares[:, 0]) > 0 and least > 1 - mp.mpf(10) ** -30 else None
 
 
 @pytest.mark.slow
 def test_the_bound_of_the_hard_margin_holds_for_features_of_any_size():
     """Features whose sizes differ by up to a million."""
     seen = 0
-    for seed in range(20):
+    for seed in range(12):
         rng = np.random.default_rng(seed)
         n, d, k = [(20, 6, 3), (8, 10, 3), (30, 4, 2)][seed % 3]
         X = rng.standard_normal((n, d)) * 10.0 ** rng.uniform(-3, 3, d)
@@ -194,7 +195,7 @@ def test_the_bound_of_the_hard_margin_holds_for_features_of_any_size():
         if exact is not None:
             assert distance(fit, exact) <= fit.distance_bound, seed
             seen += 1
-    assert seen >= 15
+    assert seen >= 9
 
 
 def two_sets():
@@ -204,7 +205,7 @@ def two_sets():
     return (X, np.where(np.arange(200) % 2, y, (y + 1) % 3)), (S, label)
 
 
-@pytest.mark.parametrize("power", [-660, -560, -20, 20, 33, 330, 490])
+@pytest.mark.parametrize("power", [-660, -20, 33, 490])
 @pytest.mark.parametrize("loss", ["cross-entropy", "square", "max-margin"])
 def test_without_a_ridge_units_do_not_matter(loss, power):
     """W goes as the inverse of the unit of X, and so do its bound and the proof."""
@@ -248,26 +249,18 @@ def test_weights_of_samples_have_units_too(loss):
 @pytest.mark.parametrize("shift", [1e10, 1e16])
 @pytest.mark.parametrize("loss", ["cross-entropy", "square"])
 def test_inputs_far_from_zero_are_never_certified_to_more_than_they_hold(loss, shift):
-    for X, y in two_sets():
-        for ridge in (0.1, 0.0):
-            fit = fit_erm(X + shift, y, loss, ridge)
-            assert np.isfinite(fit.weights).all()
-            assert fit.status in ("tolerance-not-met", "not-converged")
+    overlapping, separable = two_sets()
+    for (X, y), ridge in ((overlapping, 0.1), (overlapping, 0.0), (separable, 0.0)):
+        fit = fit_erm(X + shift, y, loss, ridge)
+        assert np.isfinite(fit.weights).all()
+        assert fit.status in ("tolerance-not-met", "not-converged")
 
 
 def exact_least_squares(X, y, k):
     """√d (XᵀX)⁻¹XᵀY in fractions, of columns that are independent."""
     A = np.array([[Fraction(float(x)) for x in row] for row in X])
     Y = np.array([[Fraction(int(c == label)) for c in range(k)] for label in y])
-    rows = np.hstack([A.T @ A, A.T @ Y])
-    for c in range(len(rows)):
-        at = c + next(i for i, row in enumerate(rows[c:]) if row[c] != 0)
-        rows[[c, at]] = rows[[at, c]]
-        rows[c] = rows[c] / rows[c, c]
-        for i in range(len(rows)):
-            if i != c:
-                rows[i] = rows[i] - rows[i, c] * rows[c]
-    return rows[:, -k:].astype(float) * np.sqrt(X.shape[1])
+    return solved(np.hstack([A.T @ A, A.T @ Y])).astype(float) * np.sqrt(X.shape[1])
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e6, 1e10, 1e13, 1e14, 1e15, 1e16])
@@ -312,15 +305,14 @@ def test_features_that_are_one_to_rounding_have_the_least_norm():
 @pytest.mark.parametrize(
     "given",
     [
-        {"sample_weight": np.full(80, 1e200)},
-        {"sample_weight": np.append(1e200, np.ones(79))},
+        {"sample_weight": np.append(1e200, np.ones(49))},
         {"ridge": 1e-90},
     ],
 )
 def test_next_to_no_ridge_on_separable_data_has_finite_weights(given, monkeypatch):
     """Single precision overflows on the way to a norm of ln(1/λ): that is no step, and no NaN."""
     monkeypatch.setattr(newton, "_WHOLE", 0)  # by conjugate gradients
-    X, y, _ = Teacher(3).sample(80, 8, seed=0)
+    X, y, _ = Teacher(3).sample(50, 5, seed=0)
     fit = fit_erm(X, y, **{"ridge": 0.1, **given})
     assert np.isfinite(fit.weights).all()
     assert fit.status != "ok" or fit.distance_bound <= 1e-8 * np.linalg.norm(fit.weights)
