@@ -21,8 +21,8 @@ from polyceptron.algorithms.erm_classifier import ERMClassifier
     [
         ERMClassifier(),
         ERMClassifier("square", ridge=1.0),
-        AMPClassifier(),
-        AMPClassifier(variances="shared", noise="gaussian:0.1", fit_intercept=False),
+        AMPClassifier(tol=1e-2),
+        AMPClassifier(variances="shared", noise="gaussian:0.1", fit_intercept=False, tol=1e-2),
     ]
 )
 def test_estimator_contract(estimator, check):

