@@ -20,6 +20,8 @@ CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    # Pages of one address share a process, which reads the scripts once for all of them.
+    "--process-per-site",
     # Each window would load the page of its address bar's menu, a second before any of ours;
     # the other names are Playwright's own, which these replace.
     "--disable-features=AimEnabled,WebUIOmniboxPopup,WebUIOmniboxAimPopup,"
@@ -61,7 +63,7 @@ def server() -> Iterator[tuple[str, psutil.Process]]:
 
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Any]:
-    """A browser without network services of its own."""
+    """A visitor's browser, without network services of its own."""
     if not Path(CHROMIUM).exists():
         reason = "Chromium is not installed (apt-get install chromium)"
         if os.environ.get("CI") == "true":
@@ -72,7 +74,8 @@ def chromium() -> Iterator[Any]:
         browser = playwright.chromium.launch(
             executable_path=CHROMIUM, headless=True, args=ARGUMENTS
         )
-        yield browser
+        # One for all: a page is known by a name of its own, not by what a browser keeps.
+        yield browser.new_context()
         browser.close()
 
 
@@ -211,15 +214,13 @@ class Visit:
 
 
 @pytest.fixture(scope="package")
-def regular(chromium: Any, server: Any) -> Iterator[Visit]:
+def regular(chromium: Any, server: Any) -> Visit:
     """A visitor who stays: the page is loaded once, on a narrow screen, where its settings fold."""
-    context = chromium.new_context()
-    one = Visit(context, server[0])
+    one = Visit(chromium, server[0])
     one.resize(400)
-    one.open("?estimators=square&points=3")
+    one.open("?estimators=square")  # among the first curves, which every server computes
     assert not one.page.locator("#settings-fold").evaluate("fold => fold.open")
-    yield one
-    context.close()
+    return one
 
 
 @pytest.fixture
@@ -232,9 +233,8 @@ def visit(regular: Visit) -> Iterator[Visit]:
 
 @pytest.fixture
 def stranger(chromium: Any, server: Any) -> Iterator[Visit]:
-    """A visitor with a browser of their own, who has seen nothing yet."""
-    context = chromium.new_context()
-    one = Visit(context, server[0])
+    """Another page of the same browser, which has seen nothing yet."""
+    one = Visit(chromium, server[0])
     yield one
-    context.close()
+    one.page.close()
     assert (one.complaints, one.elsewhere) == ([], [])
