@@ -227,13 +227,13 @@ def forecast(
     n, rng = np.asarray(sizes, dtype=float), np.random.default_rng(seed)
     fold = np.arange(scores.shape[1]) if fold is None else fold
     groups = [np.flatnonzero(fold == i) for i in range(int(fold.max()) + 1)]
-    drawn = [np.arange(fold.size)]
-    for _ in range(_DRAWS):
+    counts = np.ones((_DRAWS + 1, fold.size))  # how often each sample is drawn
+    for drawn in counts[1:]:
         chosen = (groups[i] for i in rng.integers(0, len(groups), len(groups)))
-        drawn.append(np.concatenate([rng.choice(group, group.size) for group in chosen]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a draw may hold failed folds only
-        means = np.stack([np.nanmean(scores[:, rows], 1) for rows in drawn])
+        rows = np.concatenate([rng.choice(group, group.size) for group in chosen])
+        drawn[:] = np.bincount(rows, minlength=fold.size)
+    with np.errstate(invalid="ignore"):  # a draw may hold failed folds only
+        means = counts @ np.nan_to_num(scores).T / (counts @ np.isfinite(scores).T)
     logs, free = np.log(means + least), max(len(groups) - 1, 1)
     logs[1:] = logs[0] + (logs[1:] - logs[0]) * np.sqrt(free / rng.chisquare(free, (_DRAWS, 1)))
     half = 2 * least * rng.gamma(0.5, size=(_DRAWS, 1))
