@@ -42,6 +42,7 @@ def folder(tmp_path_factory):
 def measured(folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("polyceptron.report.data.data_page._SIZES", 4)
+        patch.setattr("polyceptron.report.data.data_page._FOLDS", 3)
         return measure(read_samples(folder / "iris.csv", "target"))
 
 
@@ -248,6 +249,7 @@ def mixed(folder):
 
 def test_columns_that_mislead_are_named_and_others_encoded_and_filled(mixed, monkeypatch):
     monkeypatch.setattr("polyceptron.report.data.data_page._SIZES", 2)
+    monkeypatch.setattr("polyceptron.report.data.data_page._FOLDS", 3)
     table = read_samples(mixed, "label", missing="fill")
     assert table.left_out == {
         "Unnamed: 0": "it numbers the rows", "day": "dates", "who": "text of 60 values",
@@ -304,8 +306,10 @@ def test_a_curve_without_errors_has_a_forecast():
 
 
 @pytest.mark.slow
-def test_forecasts_of_a_teacher_reach_what_twice_the_data_bring(tmp_path):
+def test_forecasts_of_a_teacher_reach_what_twice_the_data_bring(tmp_path, monkeypatch):
     """The error at 2n is measured on fresh samples of the same teacher."""
+    monkeypatch.setattr("polyceptron.report.data.data_page._SIZES", 4)
+    monkeypatch.setattr("polyceptron.report.data.data_page._FOLDS", 3)
     teacher = Teacher(2, noise="flips:0.1")
     X, y, W = teacher.sample(300, 20, seed=5)
     frame = pd.DataFrame(X).assign(label=y)

@@ -61,11 +61,12 @@ def test_moments_and_shrinkage_are_those_of_the_classes(digits, tmp_path):
 
 @pytest.fixture(scope="module")
 def twins(digits):
-    """Of the three digits, and of all ten on their 16 leading directions."""
+    """Of the three digits, and of the first five and all ten on their 16 leading directions."""
     X, y = load_digits(return_X_y=True)
     X = X[:, X.std(0) > 0]
-    ten = pc.Mixture.from_data((X - X.mean(0)) / X.std(0), y)
-    return {3: pc.Mixture.from_data(*digits), 10: projected(ten, 16)[0]}
+    X = (X - X.mean(0)) / X.std(0)
+    more = {k: pc.Mixture.from_data(X[y < k], y[y < k]) for k in (5, 10)}
+    return {3: pc.Mixture.from_data(*digits)} | {k: projected(more[k], 16)[0] for k in more}
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def twins(digits):
     [
         (3, "cross-entropy", 1.0),
         (10, "square", 1.0),
-        (10, "cross-entropy", 0.3),
+        (5, "cross-entropy", 0.3),
     ],
 )
 def test_equations_are_exact_for_many_copies_of_the_features(twins, k, loss, ridge):
@@ -175,12 +176,12 @@ def test_least_squares_peaks_where_samples_are_as_many_as_features():
     assert {(point.way, point.status) for point in points} == {("equations", "ok")}
     theory = np.array([point.generalisation_error for point in points])
     measured = np.zeros(3)
-    for seed in range(8):
+    for seed in range(4):
         for i, n in enumerate(sizes):
             A, B, a, b = train_test_split(X, y, train_size=n, stratify=y, random_state=seed)
             fit = pc.fit_erm(A, a, "square", ridge, intercept=True)
             fields = B @ fit.weights / math.sqrt(X.shape[1]) + fit.intercepts
-            measured[i] += np.mean(fields.argmax(1) != b) / 8
+            measured[i] += np.mean(fields.argmax(1) != b) / 4
     assert theory[1] > 1.3 * theory[0]
     assert theory[1] > 3 * theory[2]
     # Pixels that are white in all but a few images are no features yet: the data's peak is lower.
