@@ -102,6 +102,14 @@ def test_newton_says_when_there_is_no_root():
     assert not flat.converged
 
 
+def test_newton_ends_where_coarse_nodes_jump():
+    """Without a root there, closing in on the jump would take many steps and lead nowhere."""
+    asked = []
+    root = newton(lambda t: asked.append(1) or t + 0.005 * np.sign(t), np.array([0.01]), tol=1e-3)
+    assert not root.converged
+    assert len(asked) < 5
+
+
 def test_newton_mends_a_jacobian_from_elsewhere():
     near = np.array([1.001, -2.001])
     exact = newton(rotated, near).jacobian

@@ -31,7 +31,7 @@ _LONGEST = 1.5  # step of a logarithmic unknown: a factor 4.5
 _STALLED = 1e-4  # a residual as small as that may be what rounding leaves of it
 _DIFFERENCE = 1e-5  # rounding 1e-11 over it and curvature times it are both about 1e-5
 _MOST_STEPS = 40
-_SHORTER = 0.3  # of a step: the next one, with a Jacobian that serves there
+_SHORTER, _SHORT = 0.3, 0.02  # of a step: the next one, if the Jacobian serves; where it must
 _EVEN, _NOTHING = 0.03, 1e-3  # least singular value where none is nearly flat; of a tolerance
 
 
@@ -119,15 +119,15 @@ def newton(
                 return Root(theta, value, jacobian, size < min(1e3 * tol, _STALLED))
             jacobian = None
             continue
+        if fresh and longest < _SHORT and size > _STALLED and fall > 0.5 and flattest > _EVEN:
+            return Root(theta, value, jacobian, False)  # F jumps: it would be straight so near
         taken, then = np.abs(directions @ step), np.abs(directions @ rest)
         step, surprise = scale * step, after - value - scale * (jacobian @ step)
         theta, value = theta + step, after
         if then.max() < tol and (then < _SHORTER * taken + _NOTHING * tol).all():
             return Root(theta, value, jacobian, True)  # much shorter along a flat direction too
-        if not fall < _SHORTER:
-            jacobian = None
-        else:
-            jacobian, fresh = jacobian + np.outer(surprise, step) / (step @ step), False
+        corrected = jacobian + np.outer(surprise, step) / (step @ step)
+        jacobian, fresh = corrected if fall < _SHORTER else None, False
     return Root(theta, value, np.eye(len(theta)) if jacobian is None else jacobian, False)
 
 

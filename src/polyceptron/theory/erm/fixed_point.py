@@ -285,7 +285,7 @@ def solve(
                 refined = None
     if refined is None or refined.uncertainty > tol:
         if problem.fields.rule.follows:
-            near = start if refined is None else refined.theta
+            near = root.theta if refined is None else refined.theta
             sampled = solve(problem.at(by_points=True), tol, near)
             if refined is None or sampled.uncertainty <= refined.uncertainty:
                 return sampled
