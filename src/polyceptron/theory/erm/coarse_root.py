@@ -133,20 +133,21 @@ def newton(
 
 _ROOM = (5e-3, 1.5e-4, 1.5e-6, 5e-9)  # |α/α_s − 1| from which levels 0, 1, 2, 3 have a root
 _USABLE, _SHARE = 5e-3, 0.05  # doubt of sums that may have a root, and its share of |α/α_s − 1|
+_TRIED, _MISSED = 2, 30.0  # level of sums, and what it misses, beyond which finer ones will not do
 
 
 def _first_level(system: Equations, theta: Array, room: float) -> int | None:
     """The coarsest level that may have a root near θ, if any; sums tell by their own checks."""
-    rule = system.problem.fields.rule
-    if rule.sampled:
-        return 0
+    problem, rule = system.problem, system.problem.fields.rule
     if not rule.follows:
-        return sum(room < enough for enough in _ROOM)
+        return 0 if rule.sampled else sum(room < enough for enough in _ROOM)
     for level in range(rule.n_levels - 1):
         averages, doubt = system.at(level, theta)
-        pulls = system.problem.loss.scale_free or averages.missed(system.problem.n_classes - 1) < 1
-        if pulls and doubt < min(_USABLE, _SHARE * room):
+        missed = 0.0 if problem.loss.scale_free else averages.missed(problem.n_classes - 1)
+        if missed < 1 and doubt < min(_USABLE, _SHARE * room):
             return level
+        if level == _TRIED and math.isinf(room) and (missed > _MISSED or doubt > 2 * _USABLE):
+            break
     return None if math.isinf(room) else rule.n_levels - 2
 
 
@@ -177,8 +178,7 @@ def coarse_root(
         root = try_from(system, start, jacobian, room)
         if root.converged or room < _ROOM[0]:
             return root
-    twin = _twin(problem)
-    if twin is not None:
+    if (twin := _twin(problem)) is not None:
         found = coarse_root(equations(twin))
         if found.converged:
             root = try_from(system, found.theta, found.jacobian)
