@@ -59,13 +59,13 @@ def log_cdf_and_mills(x: Array) -> tuple[Array, Array]:
         return log_cdf, _SQRT_2_OVER_PI / e
 
 
-def normalised(log_weight: Array) -> tuple[Array, Array]:
-    """Shares (..., n) that sum to 1 along the last axis, and ln of what was divided out (...)."""
-    peak = log_weight.max(-1, keepdims=True)
+def normalised(log_weight: Array, axis: int = -1) -> tuple[Array, Array]:
+    """Shares that sum to 1 along an axis, and ln of what was divided out, without it."""
+    peak = log_weight.max(axis, keepdims=True)
     p = np.exp(log_weight - peak)
-    total = p.sum(-1, keepdims=True)
+    total = p.sum(axis, keepdims=True)
     p /= total
-    return p, (peak + np.log(total))[..., 0]
+    return p, (peak + np.log(total)).squeeze(axis)
 
 
 @lru_cache(maxsize=256)

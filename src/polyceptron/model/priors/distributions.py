@@ -259,11 +259,11 @@ class FinitePrior(Prior):
 
     def tilted(self, b: Any, precision: Any) -> Tilted:
         """A sum over the values."""
-        b, precision = (np.asarray(x, float)[..., None] for x in (b, precision))
-        v = np.array(self.values)
-        p, log_g = normalised(b * v - 0.5 * precision * v**2 + np.log(self.probabilities))
-        mean = p @ v
-        return Tilted(log_g, mean, (p * (v - mean[..., None]) ** 2).sum(-1))
+        b, precision = np.broadcast_arrays(np.asarray(b, float), np.asarray(precision, float))
+        first = (-1, *[1] * b.ndim)  # numpy is slow at sums over a short last axis
+        v, log_p = (np.reshape(x, first) for x in (self.values, np.log(self.probabilities)))
+        p, log_g = normalised(b * v - 0.5 * precision * v**2 + log_p, axis=0)
+        return Tilted(log_g, (m := (p * v).sum(0)), (p * (v - m) ** 2).sum(0))
 
     @property
     def entropy(self) -> float:  # type: ignore[override]
