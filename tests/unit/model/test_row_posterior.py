@@ -16,7 +16,7 @@ NAMES = [prior.name for prior in EVERY]
 
 
 @pytest.mark.parametrize("prior", EVERY, ids=NAMES)
-@pytest.mark.parametrize("k", [2, 3, 10])
+@pytest.mark.parametrize("k", [2, 3, 6])
 def test_extreme_precisions_stay_finite(prior: Any, k: int) -> None:
     rng = np.random.default_rng(k)
     u = project(prior.sample(rng, (8, k)))

@@ -151,7 +151,7 @@ class Row:
             # tr P Cov P, with Cov = E_t[diag v] + Cov_t(m); P v P has trace (1 − 1/k) Σ v.
             common = centred.sum(-1) ** 2 / k
             spread = (1 - 1 / k) * tilted.variance.sum(-1) + (centred**2).sum(-1) - common
-            variance[part] = np.einsum("nt,nt->n", p, spread)
+            variance[part] = np.maximum(np.einsum("nt,nt->n", p, spread), 0.0)  # by rounding
         shape = gamma.shape[:-1]
         return Tilted(log_z.reshape(shape), mean.reshape(gamma.shape), variance.reshape(shape))
 
