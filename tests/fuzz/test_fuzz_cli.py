@@ -37,6 +37,9 @@ WORDS = st.one_of(
 )  # fmt: skip
 
 
+built = cache(get_command)  # all options of all commands: typer makes them for each call
+
+
 def run(arguments):
     out, err, before = io.StringIO(), io.StringIO(), sys.argv
     sys.argv = ["polyceptron", *arguments]
@@ -64,6 +67,7 @@ def light(monkeypatch, tmp_path):
         raise InvalidInput("computed")
 
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("typer.main.get_command", built)
     for module, *names in (
         ("theory.curve", "curve_parts"),
         ("theory.bayes_optimal.transitions", "transitions"),
@@ -110,7 +114,7 @@ ASKED = st.lists(st.sampled_from(list(TOGETHER)), max_size=6, unique=True).flatm
 
 @cache
 def known(command):
-    return {option for one in get_command(app).commands[command].params for option in one.opts}
+    return {option for one in built(app).commands[command].params for option in one.opts}
 
 
 @settings(max_examples=30)

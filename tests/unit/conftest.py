@@ -1,17 +1,29 @@
-"""Sweeps without worker processes, where these are not what is tested."""
+"""Sweeps without worker processes and commands built once, where these are not what is tested."""
 
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
 sys.path.append(str(Path(__file__).parent / "experiments"))  # stand-ins for work and processes
 
 import sweep_fakes as fakes
 
 from polyceptron.experiments import sweep
+
+built = cache(get_command)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def commands_built_once() -> Iterator[None]:
+    """Typer makes all options of all commands for each call, which takes longer than most calls."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", built)
+        yield
 
 
 def _run_here(patch: pytest.MonkeyPatch) -> None:
