@@ -18,6 +18,7 @@ from cluster_fits import the_recipe_survives_the_loss_of_a_worker
 from forked_work import Forked, fake_sweep
 
 from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.experiments import simulate as _simulate  # noqa: F401  forked with the workers
 from polyceptron.experiments.engine import Progress
 from polyceptron.experiments.spec import parse_spec
 from polyceptron.experiments.store import Store
@@ -66,7 +67,7 @@ class Cluster:
             for waits in (False, False, True)
         )
         self.sweeps = {}
-        for name, instances in (("stopped", 15), ("killed", 12)):
+        for name, instances in (("stopped", 8), ("killed", 6)):
             (folder / name).mkdir()
             given = fakes.write_spec(folder / name, instances), folder / name / "runs.sqlite"
             self.sweeps[name] = (
@@ -137,9 +138,9 @@ def a_stopped_sweep_leaves_the_cluster_usable(cluster: Cluster) -> None:
     assert sweep.poll() == 130
     assert "Traceback" not in err
     done = len(stored(path))
-    assert 10 <= done < 64
+    assert 10 <= done < 36
     report = run_sweep(spec, path, cluster=cluster.address, runner=fakes.draw)
-    assert (report.already, report.computed) == (done, 64 - done)
+    assert (report.already, report.computed) == (done, 36 - done)
 
 
 def a_killed_sweep_loses_nothing(cluster: Cluster) -> None:
@@ -164,11 +165,11 @@ def a_killed_sweep_loses_nothing(cluster: Cluster) -> None:
     for line in out.splitlines():  # what it had said before the kill
         if line.startswith("ack "):
             acknowledged = max(acknowledged, int(line.split()[1]))
-    assert acknowledged <= len(stored(path)) < 52
+    assert acknowledged <= len(stored(path)) < 28
     assert [process.poll() for process in cluster.processes] == [None] * 3
     before = len(stored(path))
     report = run_sweep(spec, path, cluster=cluster.address, runner=fakes.draw)
-    assert (report.already, report.computed, report.failed) == (before, 52 - before, 0)
+    assert (report.already, report.computed, report.failed) == (before, 28 - before, 0)
     undisturbed = path.with_name("undisturbed.sqlite")
     run_sweep(spec, undisturbed, workers=1, runner=fakes.draw)
     assert stored(path) == stored(undisturbed)  # none lost, doubled or changed
@@ -177,15 +178,15 @@ def a_killed_sweep_loses_nothing(cluster: Cluster) -> None:
 
 
 def rows_are_those_of_this_machine_and_deaths_cost_none(cluster: Cluster, tmp_path: Path) -> None:
-    spec = fakes.write_spec(tmp_path, instances=15)
+    spec = fakes.write_spec(tmp_path, instances=8)
     local, remote = tmp_path / "local.sqlite", tmp_path / "remote.sqlite"
     run_sweep(spec, local, workers=1, runner=fakes.draw)
     report = run_sweep(spec, remote, cluster=cluster.address, runner=fakes.fail)
-    assert (report.computed, report.failed) == (64, 30)
+    assert (report.computed, report.failed) == (36, 16)
     assert {r["reason"] for r in stored(remote) if r["reason"]} == {
         "ZeroDivisionError: no minimum at this ridge"
     }
-    assert run_sweep(spec, remote, cluster=cluster.address, runner=fakes.draw).computed == 30
+    assert run_sweep(spec, remote, cluster=cluster.address, runner=fakes.draw).computed == 16
     assert stored(remote) == stored(local)
 
     real = parse_spec(REAL)
@@ -198,17 +199,17 @@ def rows_are_those_of_this_machine_and_deaths_cost_none(cluster: Cluster, tmp_pa
         assert mine["q"] == pytest.approx(theirs["q"], rel=1e-7)  # the solver's tolerance is 1e-8
 
     lame = tmp_path / "lame.sqlite"
-    listen = kill_at(cluster.workers[0], 20, [])
+    listen = kill_at(cluster.workers[0], 12, [])
     report = run_sweep(spec, lame, cluster=cluster.address, runner=fakes.slow, progress=listen)
     assert cluster.workers[0].poll() == -signal.SIGKILL
-    assert (report.computed, report.failed) == (64, 0)
+    assert (report.computed, report.failed) == (36, 0)
     assert stored(lame) == stored(local)
 
     headless, seen = tmp_path / "headless.sqlite", [0]
-    listen = kill_at(cluster.scheduler, 20, seen)
+    listen = kill_at(cluster.scheduler, 12, seen)
     with pytest.raises(ComputationFailed, match=r"lost the Dask scheduler.*run the same command"):
         run_sweep(spec, headless, cluster=cluster.address, runner=fakes.slow, progress=listen)
-    assert seen[-1] <= len(stored(headless)) < 64
+    assert seen[-1] <= len(stored(headless)) < 36
     assert run_sweep(spec, headless, workers=1, runner=fakes.draw).failed == 0
     assert stored(headless) == stored(local)
 
