@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import select
+import shutil
 import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import sweep_fakes as fakes
 
 from polyceptron.cli import main
+from polyceptron.errors import ComputationFailed
 from polyceptron.experiments import sweep
 from polyceptron.experiments.engine import Progress
 
@@ -90,7 +95,7 @@ def _child(gate: int, out: int, errors: int, work: Callable[..., object], given:
 
 def shell(*arguments: object) -> SimpleNamespace:
     """The command with these arguments: its exit code and what it says."""
-    process = Forked(_command, *map(str, arguments))
+    process = Forked(command, *arguments)
     limit = threading.Timer(300, process.kill)  # no test may hang
     limit.start()
     out, err = process.communicate()
@@ -98,10 +103,33 @@ def shell(*arguments: object) -> SimpleNamespace:
     return SimpleNamespace(returncode=process.poll(), stdout=out, stderr=err)
 
 
-def _command(*arguments: str) -> None:
+def command(*arguments: object) -> None:
+    """What the program does with these arguments, with worker processes."""
     sweep._make_engine = _REAL_ENGINE
-    sys.argv = ["polyceptron", *arguments]
+    sys.argv = ["polyceptron", *map(str, arguments)]
     main()
+
+
+def others(process: Forked) -> list[psutil.Process]:
+    """The other processes of its session: workers and their helpers."""
+    found = []
+    for pid in psutil.pids():
+        try:
+            if os.getsid(pid) == process.pid != pid:
+                other = psutil.Process(pid)
+                if other.status() != psutil.STATUS_ZOMBIE:
+                    found.append(other)
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            pass
+    return found
+
+
+def assert_nothing_left(process: Forked) -> None:
+    """Workers look after their parent twice a second."""
+    deadline = time.monotonic() + 120
+    while (left := others(process)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
 
 
 def fake_sweep(
@@ -128,3 +156,23 @@ def fake_sweep(
         )
     except sweep.SweepStopped:
         sys.exit(130)
+
+
+def fill(spec: Path, store: Path, copy: Path, limit: int | None = None) -> None:
+    """Sweep until nothing more can be written, copy the disk and end with code 7.
+
+    What is said: the rows that were acknowledged, and the error. `limit`: bytes of any one file.
+    """
+    sweep._make_engine = lambda *given: fakes.InstantEngine(given[-1])  # type: ignore
+    if limit is not None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    seen = [0]
+    try:
+        sweep.run_sweep(
+            spec, store, workers=1, runner=fakes.draw, progress=lambda now: seen.append(now.done)
+        )
+    except ComputationFailed as error:
+        sys.stdout.write(f"{seen[-1]} {error}\n")
+        shutil.copytree(Path(store).parent, copy)
+        sys.exit(7)

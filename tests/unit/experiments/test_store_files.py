@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import sweep_fakes as fakes
+from forked_work import Forked, fill
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -192,27 +193,6 @@ def test_a_batch_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
         store.check()
 
 
-_FULL_DISK = """
-import resource, signal, sys
-sys.path.insert(0, {helpers!r})
-import sweep_fakes as fakes
-from polyceptron.errors import ComputationFailed
-from polyceptron.experiments import sweep
-{limit}
-sweep._make_engine = lambda *given: fakes.InstantEngine(given[-1])
-acknowledged = 0
-def listen(now):
-    global acknowledged
-    acknowledged = now.done
-try:
-    sweep.run_sweep({spec!r}, {store!r}, workers=1, runner=fakes.draw, progress=listen)
-except ComputationFailed as error:
-    print(acknowledged, error)
-    {after}
-    sys.exit(7)
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["small disk", "file limit"])
 def test_a_full_disk_loses_nothing(tmp_path: Path, kind: str) -> None:
@@ -220,25 +200,24 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, kind: str) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     path, copy = disk / "runs.sqlite", tmp_path / "copy"
-    program = tmp_path / "program.py"
-    values = {"helpers": str(Path(fakes.__file__).parent), "spec": str(spec), "store": str(path)}
-    command = [sys.executable, str(program)]
     if kind == "small disk":  # a real file system of 200 kB, in a mount namespace of its own
         mount = f"mount -t tmpfs -o size=200k tmpfs {disk} && exec"
         namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
         if not shutil.which("unshare") or subprocess.run([*namespace, f"{mount} true"]).returncode:
             pytest.skip("no permission to mount a small file system")
+        program = tmp_path / "program.py"
+        lines = f"import sys; sys.path.insert(0, {str(Path(fakes.__file__).parent)!r})\n"
+        lines += f"from forked_work import fill; fill({str(spec)!r}, {str(path)!r}, {str(copy)!r})"
+        program.write_text(lines)
         command = [*namespace, f"{mount} {sys.executable} {program}"]
-        after = f"import shutil; shutil.copytree({str(disk)!r}, {str(copy)!r})"
-        program.write_text(_FULL_DISK.format(**values, limit="", after=after))
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        code, out, err = ended.returncode, ended.stdout, ended.stderr
     else:
-        limit = "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
-        program.write_text(_FULL_DISK.format(**values, limit=limit, after="pass"))
-        copy = disk
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert ended.returncode == 7, ended.stderr
-    acknowledged, sentence = ended.stdout.split(" ", 1)
+        process = Forked(fill, spec, path, copy, 100_000)
+        out, err = process.communicate()
+        code = process.poll()
+    assert code == 7, err
+    acknowledged, sentence = out.split(" ", 1)
     assert "cannot write" in sentence
     assert "same command again" in sentence
     with Store(copy / "runs.sqlite") as store:

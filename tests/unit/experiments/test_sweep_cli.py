@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from forked_work import shell
+from forked_work import Forked, assert_nothing_left, command, shell
 from typer.testing import CliRunner
 
 from polyceptron.cli import app
@@ -54,14 +52,14 @@ def write(folder: Path, **changes: object) -> Path:
 
 
 @pytest.mark.slow
-def test_rows_of_real_work_for_one_and_two_workers(tmp_path: Path) -> None:
+def test_rows_of_real_work_here_and_in_a_worker(tmp_path: Path) -> None:
     spec = write(tmp_path)
-    one, two = tmp_path / "1.sqlite", tmp_path / "2.sqlite"
-    ended = shell("sweep", spec, "--store", two, "--workers", 2)
+    here, there = tmp_path / "here.sqlite", tmp_path / "there.sqlite"
+    ended = shell("sweep", spec, "--store", there, "--workers", 1)
     assert ended.returncode == 0, ended.stderr
     assert "20 rows: 0 were stored, 20 computed" in ended.stderr
-    run_sweep(spec, one, workers=1)
-    tables = [sweep_rows(spec, path) for path in (one, two)]
+    run_sweep(spec, here, workers=1)
+    tables = [sweep_rows(spec, path) for path in (here, there)]
     assert tables[0] == tables[1]
     square = [row for row in tables[0] if row["estimator"] == "square"]
     assert len(square) == 8
@@ -107,7 +105,7 @@ classes = 3
 prior = "rademacher"
 sources = ["theory", "amp"]
 alpha = [2.5]
-dimension = [500]
+dimension = [300]
 instances = 6
 {more}
 """
@@ -138,13 +136,7 @@ def test_message_passing_agrees_with_its_own_branch_in_the_hard_phase(tmp_path: 
 def test_ctrl_c_says_how_to_resume_and_resuming_completes(tmp_path: Path) -> None:
     spec = write(tmp_path, estimators='"square"', instances=500)
     path = tmp_path / "my runs.sqlite"
-    program = [sys.executable, "-c", "from polyceptron.cli import main; main()"]
-    sweep = subprocess.Popen(
-        [*program, "sweep", str(spec), "--store", str(path), "--workers", "1"],
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    sweep = Forked(command, "sweep", spec, "--store", path, "--workers", 1)
     deadline = time.monotonic() + 300
     while sweep.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -153,18 +145,19 @@ def test_ctrl_c_says_how_to_resume_and_resuming_completes(tmp_path: Path) -> Non
                 if len(store):
                     break
     os.killpg(sweep.pid, signal.SIGINT)
-    _, err = sweep.communicate(timeout=300)
-    assert sweep.returncode == 130
+    _, err = sweep.communicate()
+    assert sweep.poll() == 130
+    assert_nothing_left(sweep)
     assert "Traceback" not in err
     stopped, resume = err.strip().splitlines()[-2:]
     with Store(path) as store:
         store.check()
         done = len(store)
     assert stopped == f"stopped: {done} of 4000 rows are stored"
-    command = shlex.split(resume.removeprefix("resume with: "))
-    assert command == ["polyceptron", "sweep", *command[2:]]
+    again = shlex.split(resume.removeprefix("resume with: "))
+    assert again == ["polyceptron", "sweep", *again[2:]]
     write(tmp_path, estimators='"square"', instances=1)  # a smaller grid: all of it is stored
-    assert CliRunner().invoke(app, command[1:]).exit_code == 0
+    assert CliRunner().invoke(app, again[1:]).exit_code == 0
     assert len(sweep_rows(spec, path)) == 8
 
 

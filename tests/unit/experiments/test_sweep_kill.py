@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import threading
@@ -11,10 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import sweep_fakes as fakes
-from forked_work import Forked, fake_sweep
+from forked_work import Forked, assert_nothing_left, fake_sweep, others
 
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import run_sweep
@@ -39,30 +37,14 @@ class Sweep:
                 return
             self.acknowledged = int(line.split()[1])
 
-    def send(self, number: int, *, group: bool = False) -> tuple[int | None, str]:
-        """Send a signal (to all its processes); the exit code and its standard error."""
-        if group:
-            os.killpg(self.process.pid, number)
-        else:
-            self.process.send_signal(number)
+    def send(self, number: int) -> tuple[int | None, str]:
+        """Send a signal; the exit code and its standard error."""
+        self.process.send_signal(number)
         out, err = self.process.communicate()
         for line in out.splitlines():
             if line.startswith("ack "):
                 self.acknowledged = max(self.acknowledged, int(line.split()[1]))
         return self.process.poll(), err
-
-    def others(self) -> list[psutil.Process]:
-        """The other processes of its session: workers and their helpers."""
-        found = []
-        for pid in psutil.pids():
-            try:
-                if os.getsid(pid) == self.process.pid != pid:
-                    process = psutil.Process(pid)
-                    if process.status() != psutil.STATUS_ZOMBIE:
-                        found.append(process)
-            except (ProcessLookupError, psutil.NoSuchProcess):
-                pass
-        return found
 
 
 @pytest.fixture
@@ -80,16 +62,8 @@ def start() -> Iterator[Callable[..., Sweep]]:
         if sweep.process.poll() is None:
             sweep.process.kill()
         sweep.process.wait()
-        for process in sweep.others():
+        for process in others(sweep.process):
             process.kill()
-
-
-def assert_nothing_left(sweep: Sweep) -> None:
-    """Workers look after their parent twice a second."""
-    deadline = time.monotonic() + 120
-    while (left := sweep.others()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not left
 
 
 def stored(path: Path) -> list[dict[str, Any]]:
@@ -105,7 +79,7 @@ def test_parent_killed_at_random_moments(tmp_path: Path, start: Callable[..., Sw
     early = start(spec, path, "slow")
     time.sleep(moments.uniform(0.0, 0.8))  # creation of the store, start of the workers
     early.send(signal.SIGKILL)
-    assert_nothing_left(early)
+    assert_nothing_left(early.process)
     for workers in (1, 2):
         sweep = start(spec, path, "slow", workers)
         before = len(stored(path)) if path.exists() and path.stat().st_size else 0
@@ -113,7 +87,7 @@ def test_parent_killed_at_random_moments(tmp_path: Path, start: Callable[..., Sw
         time.sleep(moments.uniform(0.0, 0.05))
         sweep.send(signal.SIGKILL)
         assert len(stored(path)) >= sweep.acknowledged
-        assert_nothing_left(sweep)
+        assert_nothing_left(sweep.process)
     report = run_sweep(spec, path, workers=1, runner=fakes.draw)
     assert report.already + report.computed == report.rows
     undisturbed = tmp_path / "undisturbed.sqlite"
@@ -122,23 +96,8 @@ def test_parent_killed_at_random_moments(tmp_path: Path, start: Callable[..., Sw
 
 
 @pytest.mark.slow
-def test_worker_killed_from_outside(tmp_path: Path, start: Callable[..., Sweep]) -> None:
-    spec, path = fakes.write_spec(tmp_path, instances=20), tmp_path / "runs.sqlite"
-    sweep = start(spec, path, "slow", 1)  # two: test_engine_local
-    sweep.wait_for(10)
-    workers = [p for p in sweep.others() if "resource_tracker" not in " ".join(p.cmdline())]
-    workers[0].kill()
-    sweep.wait_for(84)
-    assert sweep.process.wait(timeout=300) == 0
-    assert {record["status"] for record in stored(path)} == {"ok"}
-    assert len(stored(path)) == 84
-    assert_nothing_left(sweep)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_sweep_is_refused_and_a_stop_is_clean(
-    tmp_path: Path, start: Callable[..., Sweep], number: int
+    tmp_path: Path, start: Callable[..., Sweep]
 ) -> None:
     spec, path = fakes.write_spec(tmp_path, instances=2), tmp_path / "runs.sqlite"
     sweep = start(spec, path, "forever", 1)
@@ -149,10 +108,10 @@ def test_a_second_sweep_is_refused_and_a_stop_is_clean(
         with pytest.raises(ValueError, match="another sweep is writing"):
             run_sweep(spec, name, workers=1, runner=fakes.draw)
     assert len(stored(path)) == 4  # a reader is welcome meanwhile
-    # a terminal sends Ctrl-C to the workers as well, a batch system's SIGTERM goes to the parent
-    code, err = sweep.send(number, group=number == signal.SIGINT)
+    # As a batch system's; what a terminal sends, to the workers as well, is in test_sweep_cli.
+    code, err = sweep.send(signal.SIGTERM)
     assert code == 130  # the program's own code; the shell command has a test of its own
     assert "Traceback" not in err
-    assert_nothing_left(sweep)
+    assert_nothing_left(sweep.process)
     assert len(stored(path)) == 4
     assert run_sweep(spec, path, workers=1, runner=fakes.draw).computed == 8
