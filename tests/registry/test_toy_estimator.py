@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,11 +18,9 @@ import polyceptron as pc
 from polyceptron.cli import app
 from polyceptron.experiments.spec import parse_spec
 from polyceptron.experiments.store import Store
-from polyceptron.experiments.sweep import run_sweep
+from polyceptron.experiments.tasks import attempt, compute_rows, expand
 from polyceptron.model import ESTIMATORS, make_estimator
 
-ROOT = Path(__file__).parents[2]
-SOURCE = Path(pc.__file__).parent.parent
 SWEEP = """
 [[grid]]
 classes = [3]
@@ -41,17 +38,6 @@ def toy() -> Iterator[None]:
     toy_estimator.register()
     yield
     toy_estimator.unregister()
-
-
-def own_polyceptron(*arguments: str) -> str:
-    """The shell of a program that registers its estimator before it calls ours."""
-    result = subprocess.run(
-        [sys.executable, str(ROOT / "tests/registry/toy_estimator.py"), *arguments],
-        capture_output=True, text=True, check=False, env={"COLUMNS": "80", "PATH": "/usr/bin:/bin",
-        "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    return result.stdout
 
 
 def test_its_theory_is_the_limit_of_a_large_ridge() -> None:
@@ -82,22 +68,32 @@ def test_plans_and_tails_take_it() -> None:
     assert own.test_loss > 0
 
 
-def test_the_shell_knows_it() -> None:
+def test_the_shell_knows_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert "toy-hebb" in CliRunner().invoke(app, ["curve", "--help"], env={"COLUMNS": "80"}).stdout
-    (row,) = json.loads(own_polyceptron("curve", "-k", "3", "-a", "2", "-e", "toy-hebb", "--json"))
-    assert row["estimator"] == "toy-hebb"
     plan = CliRunner().invoke(app, ["plan", "-k", "2", "--error", "0.25", "--json"])
     rows = json.loads(plan.stdout)
     assert "toy-hebb" in {row["estimator"] for row in rows}
+    # The shell of a program that registers its estimator before it calls ours.
+    toy_estimator.unregister()
+    asked = ("curve", "-k", "3", "-a", "2", "-e", "toy-hebb", "--json")
+    monkeypatch.setattr("sys.argv", ["own-polyceptron", *asked])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(toy_estimator.__file__, run_name="__main__")
+    assert not end.value.code
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["estimator"] == "toy-hebb"
 
 
-@pytest.mark.slow
-def test_a_sweep_takes_it_to_its_workers_and_a_plot_draws_it(tmp_path: Path) -> None:
+def test_rows_of_a_sweep_follow_its_theory_and_a_plot_draws_it(tmp_path: Path) -> None:
+    """That a worker process knows it is in test_toy_members."""
     store = tmp_path / "runs.sqlite"
-    report = run_sweep(parse_spec(SWEEP), store, workers=1)
-    with Store(store) as opened:
+    with Store(store, create=True) as opened:
+        for task in expand(parse_spec(SWEEP)):
+            opened.add(attempt(compute_rows, task))
         table = opened.frame()
-    assert (report.rows, report.failed) == (10, 0), table.get("reason")
+    assert list(table.status) == ["ok"] * 10, table.get("reason")
     own = table[table.estimator == "toy-hebb"]
     theory = own[own.source == "theory"].generalisation_error.iloc[0]
     drawn = own[own.source == "erm"].generalisation_error

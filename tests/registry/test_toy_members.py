@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.registry import toy_members
+from tests.registry import toy_estimator, toy_members
 from tests.registry.harness import check_loss_member, check_prior, fresh_settings
 from tests.registry.toy_members import ToyLoss, ToyPrior
 from typer.testing import CliRunner
@@ -83,14 +83,24 @@ dimension = [30]
 
 @pytest.mark.slow
 def test_a_sweep_takes_them_to_its_workers(tmp_path: Path) -> None:
-    """Workers are fresh processes, which have not registered anything."""
+    """Workers are fresh processes, which have not registered anything; an estimator as well.
+
+    Theory with them is above: here is what they travel for.
+    """
     store = tmp_path / "runs.sqlite"
-    report = run_sweep(parse_spec(SWEEP), store, workers=1)
+    toy_estimator.register()
+    try:
+        spec = parse_spec(
+            SWEEP.replace('"theory", ', "").replace('"toy-loss"', '"toy-loss", "toy-hebb"')
+        )
+        report = run_sweep(spec, store, workers=1)
+    finally:
+        toy_estimator.unregister()
     with Store(store) as opened:
         table = opened.frame()
-    assert (report.rows, report.failed) == (4, 0), table.get("reason")
+    assert (report.rows, report.failed) == (3, 0), table.get("reason")
     assert set(table.prior) == {"toy-prior"}
-    assert set(table.estimator) == {"bayes", "toy-loss"}
+    assert set(table.estimator) == {"bayes", "toy-loss", "toy-hebb"}
 
 
 def test_a_changed_loss_of_the_same_name_is_another_question() -> None:
