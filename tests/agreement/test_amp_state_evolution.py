@@ -56,7 +56,6 @@ def assert_follows(found: np.ndarray, teacher: Any, alpha: float, d: int) -> Non
 CASES = [
     (2, "gaussian", 1.5),
     (3, "gaussian", 1.5),
-    (5, "gaussian", 2.0),
     (10, "gaussian", 2.0),
     (3, "rademacher", 2.4),
 ]
@@ -70,18 +69,18 @@ CASES = [
 )  # fmt: skip
 def test_other_priors_and_noise_of_many_classes(teacher: Any) -> None:
     """Noise of two and three classes is in test_noise_amp."""
-    found = traces(teacher, 2.0, 300, 6, 10)
-    assert_follows(found, teacher, 2.0, 300)
+    found = traces(teacher, 2.0, 200, 6, 10)
+    assert_follows(found, teacher, 2.0, 200)
 
 
 @pytest.mark.slow
 def test_runs_follow_state_evolution() -> None:
     """All cases share the inputs of a run, in single precision; teachers and labels differ.
 
-    State evolution at another α, 1.6 for 1.5, is told apart. `verify --full` has four
+    State evolution at another α, 1.6 for 1.5, is told apart. `verify --full` has five
     times the dimension.
     """
-    d, steps, runs = 500, 8, 10
+    d, steps, runs = 400, 8, 10
     cases = [*CASES, (3, "rademacher", 3.1)]
     found: dict[Any, list[np.ndarray]] = {case: [] for case in cases}
     for run in range(runs):

@@ -57,9 +57,7 @@ def scores(measured, point):
 @pytest.mark.parametrize(
     ("k", "alpha", "ridge", "loss", "noise"),
     [
-        (2, 2.0, 0.2, CrossEntropy(), "none"),
         (3, 2.0, 0.1, CrossEntropy(), "none"),
-        (3, 2.0, 0.3, SquareLoss(), "none"),
         (4, 0.7, 0.5, SquareLoss(), "none"),
         (2, 3.0, 0.5, CrossEntropy(), "flips:0.15"),
         (3, 3.0, 0.5, CrossEntropy(), "gaussian:0.5"),
