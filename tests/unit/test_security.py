@@ -6,6 +6,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import polyceptron
 
 SOURCE = Path(polyceptron.__file__).parent
@@ -20,9 +22,20 @@ def trees():
     """
     gc.disable()
     try:
-        return {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+        found = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+        for tree in found.values():
+            calls(tree)
+        return found
     finally:
         gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forgotten_afterwards():
+    """A million nodes, through which the collector would look in every later test."""
+    yield
+    for kept in (trees, nodes, calls):
+        kept.cache_clear()
 
 
 @cache

@@ -68,7 +68,10 @@ COMMANDS = {
     "separability": ("separability", "-k", "2", "--noise", "softmax:2"),
     "ridge": ("ridge", "-k", "2", "-a", "2", "--ridge", "0.1,1", "--noise", "gaussian:0.1"),
     "asymptotics": ("asymptotics", "-k", "2", "-e", "cross-entropy", "--ridge", "1"),
-    "plan": ("plan", "-k", "2", "--error", "0.1", "-d", "1000"),
+    "plan": (  # of all estimators: test_cli_erm
+        *("plan", "-k", "2", "--error", "0.1", "-d", "1000"),
+        *("-e", "bayes", "-e", "square", "-e", "cross-entropy"),
+    ),
     "plan for samples": ("plan", "-k", "2", "--samples", "2000", "-d", "1000"),
     "amp": ("amp", "-k", "2", "-d", "60", "--runs", "2", "--noise", "gaussian:0.5"),
     "trace": ("amp", "-k", "2", "-d", "60", "--trace", "--runs", "2"),

@@ -57,7 +57,7 @@ def test_the_standard_error_covers_as_it_should() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [2, 3, 4, 10, 1000])
+@pytest.mark.parametrize("count", [2, 4, 100])
 def test_z_of_few_instances_is_as_rare_as_a_normal_deviate(count: int) -> None:
     """One in twenty beyond 1.96 and one in a hundred beyond 2.576, whatever the count."""
     rng = np.random.default_rng(np.random.SeedSequence(count))
