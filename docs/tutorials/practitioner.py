@@ -49,7 +49,7 @@ assert best[0] > best[1] > best[2]
 
 # %%
 students = [pc.BayesOptimal(), pc.ERM("cross-entropy", 0.01), pc.ERM("square", "optimal")]
-curve = pc.learning_curve(teacher, students, alpha="0.5:8:14:log")
+curve = pc.learning_curve(teacher, students, alpha="0.5:8:9:log")
 curve.plot()
 
 # %% [markdown]
