@@ -21,7 +21,7 @@ LAW = Law.of_overlaps(0.8, 1.5, 0.7)
 def test_scores_against_drawn_fields(k):
     """The joint law of student and teacher fields, sampled."""
     rng = np.random.default_rng(1)
-    n = 300_000
+    n = 150_000
     teacher = rng.standard_normal((n, k))
     rest = math.sqrt(LAW.q - LAW.m**2)
     z = LAW.m * teacher + rest * rng.standard_normal((n, k))
@@ -75,7 +75,7 @@ def test_the_best_ridge_depends_on_what_it_is_best_for():
 
 
 def test_the_best_ridge_for_calibration_has_no_corners() -> None:
-    teacher, alpha = pc.Teacher(2, noise="softmax:3"), np.geomspace(1.0, 2.7, 8)[1:6]
+    teacher, alpha = pc.Teacher(2, noise="softmax:3"), np.geomspace(1.0, 2.7, 8)[1:5]
     ridge = [pc.optimal_ridge(teacher, "cross-entropy", a, target="calibration") for a in alpha]
     assert np.abs(np.diff(np.log(ridge), 2)).max() < 9e-3
 
@@ -140,6 +140,6 @@ def test_fields_without_probabilities_are_read_through_the_best_softmax(estimato
         scaled = student / math.exp(log_T)
         return float(np.mean(np.log(np.exp(scaled).sum(1)) - scaled[np.arange(n), y]))
 
-    best = minimize_scalar(loss, bounds=(math.log(0.1), math.log(10)), method="bounded")
+    best = minimize_scalar(loss, bounds=(-2.3, 2.3), method="bounded", options={"xatol": 0.01})
     assert found.test_loss == pytest.approx(best.fun, abs=5e-3)
     assert found.calibration_error < 0.05
