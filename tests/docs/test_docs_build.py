@@ -55,6 +55,7 @@ def from_elsewhere(addresses: list[str]) -> list[str]:
     return [address for address in addresses if re.match(r"(https?:)?//", address)]
 
 
+@pytest.mark.browser
 @pytest.mark.slow
 def test_site(tmp_path: Path) -> None:
     """One build for all checks: it is the expensive part, and workers share no fixtures."""
