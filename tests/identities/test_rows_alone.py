@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyceptron import ERM, Perceptron, Teacher, transitions
+from polyceptron import ERM, Mixture, Perceptron, Teacher, transitions
 from polyceptron.model import ESTIMATORS, LOSSES, BayesOptimal
 from polyceptron.theory.curve import curve_rows
 from polyceptron.theory.separability import separable_up_to
@@ -107,6 +107,15 @@ MANY = Teacher(5, noise="gaussian:0.3")
 def test_nor_do_rows_of_more_classes():
     """Whose averages are taken by other rules."""
     compare_students(MANY, "cross-entropy", [3.0, 1.0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shares", [(0.8, 0.2), (0.5, 0.3, 0.2), (0.4, 0.3, 0.2, 0.1)])
+def test_nor_do_rows_of_unequal_classes(shares):
+    """To the last digit: no row begins where another ended."""
+    clusters, student = Mixture(shares, separation=2.0), ERM("cross-entropy", 0.1, intercept=True)
+    together = curve_rows(clusters, student, [3.0, 1.0])
+    assert together == [curve_rows(clusters, student, [alpha])[0] for alpha in (3.0, 1.0)]
 
 
 def compare_students(teacher, student, company):

@@ -48,24 +48,18 @@ def default_tolerance(n_classes: int) -> float:
 
 @overload
 def erm_fixed_point(
-    teacher: Mixture,
-    estimator: Any,
-    alpha: float,
-    tol: float | None = None,
-    start: unequal.PopulationPoint | None = None,
+    teacher: Mixture, estimator: Any, alpha: float, tol: float | None = None
 ) -> unequal.PopulationPoint: ...
 @overload
 def erm_fixed_point(
-    teacher: AnyTeacher, estimator: Any, alpha: float, tol: float | None = None, start: Any = None
+    teacher: AnyTeacher, estimator: Any, alpha: float, tol: float | None = None
 ) -> ErmFixedPoint: ...
 @overload
 def erm_fixed_point(
     teacher: AnyTeacher, estimator: Any, alpha: Sequence[float] | Array, tol: float | None = None
 ) -> list[ErmFixedPoint]: ...
 @short_products
-def erm_fixed_point(
-    teacher: Any, estimator: Any, alpha: Any, tol: float | None = None, start: Any = None
-) -> Any:
+def erm_fixed_point(teacher: Any, estimator: Any, alpha: Any, tol: float | None = None) -> Any:
     """m, q, V and the errors of argmin Σℓ + (λ/2)‖W‖² at n = αd, d → ∞ (eq. SE, corollary 1).
 
     Parameters
@@ -78,9 +72,6 @@ def erm_fixed_point(
     tol : float, optional
         Of the generalisation error: 1e-6 for k = 2, 3, else 1e-4, or 1e-3 where classes are not
         alike. The square loss needs none.
-    start : PopulationPoint, optional
-        A solution nearby, where classes are not alike: it saves time and changes the answer by less
-        than its stated digits. Else every point is found alone.
 
     Returns
     -------
@@ -100,9 +91,9 @@ def erm_fixed_point(
     check_population(teacher)
     spec = as_erm(estimator)
     if np.ndim(alpha):  # each as if it were alone
-        return [erm_fixed_point(teacher, spec, a, tol, start) for a in check_alphas(alpha)]
+        return [erm_fixed_point(teacher, spec, a, tol) for a in check_alphas(alpha)]
     if not spec.alike(teacher):
-        return unequal.population_point(teacher, spec, alpha, tol, start)
+        return unequal.population_point(teacher, spec, alpha, tol)
     if spec.penalty is not None:
         return _with_penalty(teacher, spec.loss, spec.penalty, alpha, tol)
     alpha, k = check_alpha(alpha), teacher.n_classes
@@ -357,17 +348,14 @@ def erm_parts(
         for alpha in steps(sorted(set(values) - set(points))):
             if alpha >= inseparable:
                 break
-            there, near = spec, None
+            there = spec
             if number >= searched and best:
                 x, y = np.array([(math.log1p(a), best[a]) for a in sorted(best)]).T
                 at = min(max(math.log1p(alpha), x[0]), x[-1])
                 found = PchipInterpolator(x, y)(at) if len(x) > 1 else y[0]
                 there = replace(spec, ridge=math.exp(found))
-            if not spec.alike(teacher):  # slow enough to begin at a neighbour
-                known = [p for p in points.values() if p.alpha and p.status != Status.NOT_CONVERGED]
-                near = min(known, key=lambda p: abs(p.alpha - alpha), default=None)
             try:
-                points[alpha] = erm_fixed_point(teacher, there, alpha, tol, near)
+                points[alpha] = erm_fixed_point(teacher, there, alpha, tol)
                 if isinstance(there.ridge, str) and points[alpha].ridge > 0:
                     best[alpha] = math.log(points[alpha].ridge)
             except NotSeparableHere:

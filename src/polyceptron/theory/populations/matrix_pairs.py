@@ -36,7 +36,7 @@ from polyceptron.theory.populations.matrix_fields import (
     root,
 )
 from polyceptron.theory.populations.matrix_graph import GraphFields
-from polyceptron.theory.populations.matrix_loop import start, unpack, weights_side
+from polyceptron.theory.populations.matrix_loop import unpack, weights_side
 from polyceptron.theory.populations.population_point import (
     PopulationPoint,
     fields_law,
@@ -73,7 +73,7 @@ class _Student(NamedTuple):
 
 def _student(problem: MatrixProblem, tol: float) -> _Student:
     """One of them, whose samples have the problem's copies."""
-    point = solved_point(problem, start(problem), tol)
+    point = solved_point(problem, tol)
     if not math.isfinite(point.generalisation_error):
         raise ComputationFailed(f"the fixed point at alpha {problem.alpha:g} was not found")
     law = unpack(problem, point.theta)

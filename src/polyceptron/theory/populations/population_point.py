@@ -99,7 +99,7 @@ class PopulationPoint(ShortDisplay):
     V_uncertainty: Array
     law: FieldsLaw
     probabilities: Probabilities | None = field(repr=False)
-    theta: Array = field(repr=False)  # start of a neighbour
+    theta: Array = field(repr=False)  # the law, as the equations take it
 
     @property
     def recall(self) -> Array:
@@ -143,7 +143,6 @@ def population_point(
     spec: ERM,
     alpha: float,
     tol: float | None = None,
-    near: PopulationPoint | None = None,
     target: str = "error",
 ) -> PopulationPoint:
     """The fixed point at n = αd, with the error to `tol` (1e-6 for k = 2, 3, else 1e-3).
@@ -154,15 +153,12 @@ def population_point(
         spec = replace(spec, ridge=_best_ridge(population, spec, alpha, target))
     problem = matrix_problem(population, spec, alpha)
     tol = check_tolerance(tol, 1e-3 if problem.sampled else 1e-6)
-    theta = start(problem)
-    if near is not None and near.theta.shape == theta.shape:
-        theta = near.theta
-    return solved_point(problem, theta, tol)
+    return solved_point(problem, tol)
 
 
-def solved_point(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoint:
-    """The fixed point of both sides, from θ."""
-    return (_sampled if problem.sampled else _refined)(problem, theta, tol)
+def solved_point(problem: MatrixProblem, tol: float) -> PopulationPoint:
+    """The fixed point of both sides."""
+    return (_sampled if problem.sampled else _refined)(problem, start(problem), tol)
 
 
 def matrix_problem(population: Population, spec: ERM, alpha: float) -> MatrixProblem:
