@@ -35,7 +35,8 @@ def run_forked(session: pytest.Session) -> bool | None:
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
     taken, running = FORK.Value("i", 0), dict[Any, str]()  # by pipe: the test it is at
     processes = []
-    gc.freeze()  # what was imported stays, and need not be looked through again and again
+    gc.freeze()  # what was imported stays, and need not be looked through again and again;
+    gc.set_threshold(100_000, 20, 100)  # nor what a test has just made: a twentieth of the time
     for number in range(count):
         receive, send = FORK.Pipe(duplex=False)
         processes.append(FORK.Process(target=work, args=(session, number, files, taken, send)))
