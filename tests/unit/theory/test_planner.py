@@ -85,12 +85,11 @@ def test_a_plan_of_unequal_classes_asks_for_few_digits_on_the_way(monkeypatch):
     from polyceptron.theory.erm import fixed_point
 
     asked, solve = [], fixed_point.erm_fixed_point
-    monkeypatch.setattr(fixed_point, "erm_fixed_point", lambda *a: asked.append(a[3:]) or solve(*a))
+    monkeypatch.setattr(fixed_point, "erm_fixed_point", lambda *a: asked.append(a[3]) or solve(*a))
     rare = pc.Mixture((0.9, 0.1), separation=2.0)
     found = plan(rare, 0.09, pc.ERM("cross-entropy", 0.1, intercept=True))
     assert found.row["generalisation_error"] == pytest.approx(0.09, rel=2e-4)
-    assert sum(tol is None for tol, _ in asked) <= 2
-    assert sum(near is None for _, near in asked) == 2  # the first of each kind
+    assert asked.count(None) <= 2 < len(asked)
 
 
 def test_max_margin_that_ends_says_where_and_what_to_do():
