@@ -527,6 +527,13 @@ MUTATIONS = [
         "tests/unit/theory/test_populations.py::test_two_clusters_reference",
     ),
     Mutation(
+        "one-vs-rest: what the students have in common",
+        "theory/rule_rows.py",
+        "            Z * total**2 / k,\n",
+        "            Z * total**2,\n",
+        "tests/unit/theory/test_class_rules.py::test_what_binary_students_have_in_common_is_that_of_fits",
+    ),
+    Mutation(
         "shrinkage of class means",
         "theory/populations/best_rules.py",
         "np.linalg.solve(prior + noise, prior)",

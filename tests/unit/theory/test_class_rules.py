@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
@@ -63,6 +64,25 @@ def test_the_best_ridge_of_one_vs_rest_has_the_least_error() -> None:
     x = math.log(path.best())
     tau = [path.at(x + step)[0][0] for step in (-1.0, 0.0, 1.0)]
     assert max(tau) == tau[1]
+
+
+def test_what_binary_students_have_in_common_is_that_of_fits() -> None:
+    """The mean of their weights, ‖w̄‖² = p d/k, and what is apart, ‖w_l − w̄‖² = q d (1 − 1/k)."""
+    k, d, alpha, ridge, found = 3, 200, 3.0, 0.3, []
+    students = BinaryStudents(pc.Teacher(k), as_loss("cross-entropy"), ridge, alpha)
+    theta = RidgePath(students).at(math.log(ridge))[0]
+    for seed in range(8):
+        X, y, _ = pc.Teacher(k).sample(n_samples=round(alpha * d), dimension=d, seed=seed)
+        fits = [
+            LogisticRegression(C=1 / ridge, tol=1e-8).fit(X / math.sqrt(d), y == l)
+            for l in range(k)
+        ]
+        W = np.concatenate([fit.coef_ for fit in fits]) / math.sqrt(d)
+        common = W.mean(0)
+        found.append([k * common @ common, ((W - common) ** 2).sum() / (k - 1)])
+    mean, spread = np.mean(found, 0), np.std(found, 0, ddof=1) / math.sqrt(len(found))
+    off = mean / [theta[2] ** 2, math.exp(theta[1])] - 1
+    assert (abs(off) < 4 * spread / mean + 2 / d).all(), off
 
 
 @pytest.mark.slow
