@@ -233,7 +233,7 @@ def forecast(
         rows = np.concatenate([rng.choice(group, group.size) for group in chosen])
         drawn[:] = np.bincount(rows, minlength=fold.size)
     with np.errstate(invalid="ignore"):  # a draw may hold failed folds only
-        means = counts @ np.nan_to_num(scores).T / (counts @ np.isfinite(scores).T)
+        means = counts @ np.nan_to_num(scores).T / (counts @ ~np.isnan(scores).T)
     logs, free = np.log(means + least), max(len(groups) - 1, 1)
     logs[1:] = logs[0] + (logs[1:] - logs[0]) * np.sqrt(free / rng.chisquare(free, (_DRAWS, 1)))
     half = 2 * least * rng.gamma(0.5, size=(_DRAWS, 1))

@@ -52,7 +52,7 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, from_replicates
 from polyceptron.rows import Status, make_row
 from polyceptron.theory.erm.best_ridge import bracket
-from polyceptron.theory.erm.coarse_root import newton
+from polyceptron.theory.erm.coarse_root import Root, newton
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.fields.points import boundary_points
 from polyceptron.theory.generalisation import error_at_tau, error_on_labels
@@ -134,13 +134,17 @@ class BinaryStudents:
         self, theta: Array, nodes: Nodes, slopes: Array | None = None
     ) -> tuple[Array, Array, Array] | None:
         """The root next to θ on these points, the values there and their slopes ∂/∂θ (7, 5)."""
-        near = None if slopes is None else slopes[:5]
-        found = newton(lambda at: self.means(at, nodes)[:5], theta, tol=_ROOT, jacobian=near)
+        found = self.root(theta, nodes, slopes)
         if not found.converged:
             return None
         slopes = self.slopes(found.theta, nodes) if slopes is None else slopes.copy()
         slopes[:5] = found.jacobian
         return found.theta, self.values(found.theta, nodes), slopes
+
+    def root(self, theta: Array, nodes: Nodes, slopes: Array | None) -> Root:
+        """By Newton's method from θ, with slopes ∂/∂θ (7, 5) from near by if there are some."""
+        near = None if slopes is None else slopes[:5]
+        return newton(lambda at: self.means(at, nodes)[:5], theta, tol=_ROOT, jacobian=near)
 
     def means(self, theta: Array, nodes: Nodes) -> Array:
         """Of the values over all replicates: (7,)."""
@@ -175,8 +179,7 @@ class RidgePath:
         theta, slopes, tangent = self._seen.get(near) or (here.start(), None, np.zeros(5))
         theta = theta + (x - near) * tangent if self._seen else theta
         nodes = here.nodes(theta, _LEVELS[0])
-        known = None if slopes is None else slopes[:5]
-        found = newton(lambda at: here.means(at, nodes)[:5], theta, tol=_ROOT, jacobian=known)
+        found = here.root(theta, nodes, slopes)
         if not found.converged:  # from half-way, or from a larger λ
             if x > _RIDGES[1] or abs(x - near) < _SHORTEST:
                 raise ComputationFailed(
