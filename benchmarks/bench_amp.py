@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.algorithms.message_passing.posterior_mean import amp
-from polyceptron.model import Teacher
+from polyceptron.amp.posterior_mean import amp
+from polyceptron.problem import Teacher
 from rival_amp import RivalAMP
 
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.algorithms.message_passing.posterior_mean import amp
-from polyceptron.model import Teacher
-from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
-from polyceptron.theory.fields.information import many_excess
+from polyceptron.amp.posterior_mean import amp
+from polyceptron.problem import Teacher
+from polyceptron.theory.bayes.fixed_points import fixed_points
+from polyceptron.sides.fields.information import many_excess
 from rival_bayes import rival_curve
 
 COLD = """
 import time
-from polyceptron.model import Teacher
-from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
+from polyceptron.problem import Teacher
+from polyceptron.theory.bayes.fixed_points import fixed_points
 import numpy as np
 begin = time.process_time()
 fixed_points(Teacher(3), np.linspace(0.1, 10, 100))

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.model import ERM, Teacher
-from polyceptron.theory import generalisation
-from polyceptron.theory.bayes_optimal.channel_table import argmax_table, channel_table
-from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
-from polyceptron.theory.bayes_optimal.solution_curve import curve_of
-from polyceptron.theory.bayes_optimal.transitions import transitions
+from polyceptron.problem import ERM, Teacher
+from polyceptron.sides import generalisation
+from polyceptron.theory.bayes.channel_table import argmax_table, channel_table
+from polyceptron.theory.bayes.fixed_points import fixed_points
+from polyceptron.theory.bayes.solution_curve import curve_of
+from polyceptron.theory.bayes.transitions import transitions
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.fields import contest, sums
-from polyceptron.theory.weights.sign_table import sign_table
+from polyceptron.sides.fields import contest, sums
+from polyceptron.sides.weights.sign_table import sign_table
 
 CLASSES = (4, 7, 10, 20, 50, 100)
 CACHES = (

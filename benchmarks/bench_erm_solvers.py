@@ -19,8 +19,8 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression, Ridge
 from threadpoolctl import threadpool_limits
 
-from polyceptron.algorithms.erm.fit import fit_erm, fit_erm_path
-from polyceptron.model import Teacher
+from polyceptron.fit.erm import fit_erm, fit_erm_path
+from polyceptron.problem import Teacher
 
 N, D, K = 3000, 1000, 3
 TOL = 1e-6

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.model import ERM, Teacher
+from polyceptron.problem import ERM, Teacher
 from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, erm_rows
-from polyceptron.theory.generalisation import error_at_tau, generalisation_error
+from polyceptron.sides.generalisation import error_at_tau, generalisation_error
 from rival_erm_theory import rival_fixed_point
 
 

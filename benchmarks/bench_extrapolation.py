@@ -21,8 +21,8 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from polyceptron.report.measured_curve import forecast, measure_errors
-from polyceptron.report.predicted import (
+from polyceptron.questions.measured_curve import forecast, measure_errors
+from polyceptron.questions.predicted import (
     described_features,
     fit_model,
     matching_theory,

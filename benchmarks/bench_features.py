@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from polyceptron.model import ERM, Teacher
-from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
+from polyceptron.problem import ERM, Teacher
+from polyceptron.theory.bayes.fixed_points import fixed_points
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 # A thousand eigenvalues next to 1 cost what eigenvalues cost; those of the power law also have

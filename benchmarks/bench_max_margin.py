@@ -19,8 +19,8 @@ from sklearn.datasets import load_digits
 from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
-from polyceptron.algorithms.erm.fit import fit_erm, fit_erm_path
-from polyceptron.model import Teacher
+from polyceptron.fit.erm import fit_erm, fit_erm_path
+from polyceptron.problem import Teacher
 
 TOL = 1e-6
 PATH = np.geomspace(1e-3, 10, 16)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.model import ERM, Teacher
-from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
+from polyceptron.problem import ERM, Teacher
+from polyceptron.theory.bayes.fixed_points import fixed_points
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 CACHED = type(lru_cache(len))

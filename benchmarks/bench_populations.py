@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.model import ERM, Mixture, Teacher
-from polyceptron.model.populations import Population
+from polyceptron.problem import ERM, Mixture, Teacher
+from polyceptron.problem.populations import Population
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 DRAWS, RIDGE, ALPHA = (5_000, 20_000), 0.1, 3.0

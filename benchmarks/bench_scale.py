@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.erm.fit import fit_erm
-from polyceptron.algorithms.message_passing.posterior_mean import amp
-from polyceptron.algorithms.stored_designs import FileDesign
-from polyceptron.model import Teacher
+from polyceptron.data.design import Design
+from polyceptron.fit.erm import fit_erm
+from polyceptron.amp.posterior_mean import amp
+from polyceptron.data.stored_designs import FileDesign
+from polyceptron.problem import Teacher
 
 DIMENSION, CLASSES, NOISE, RIDGE = 2000, 3, "gaussian:0.5", 1.0
 RIVALS_GB = 0.5

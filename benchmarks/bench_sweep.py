@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from polyceptron.experiments.engine import LocalEngine
-from polyceptron.experiments.spec import parse_spec
-from polyceptron.experiments.store import Store
-from polyceptron.experiments.sweep import _run
-from polyceptron.experiments.tasks import Task
+from polyceptron.lab.engine import LocalEngine
+from polyceptron.lab.spec import parse_spec
+from polyceptron.lab.store import Store
+from polyceptron.lab.sweep import _run
+from polyceptron.lab.tasks import Task
 from polyceptron.rows import make_row
 
 TASK_SECONDS = 0.05

@@ -8,8 +8,8 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from polyceptron.model import ERM, BayesOptimal, Teacher
-from polyceptron.theory.asymptotics import Asymptotics, asymptotics
+from polyceptron.problem import ERM, BayesOptimal, Teacher
+from polyceptron.questions.asymptotics import Asymptotics, asymptotics
 
 HERE = Path(__file__).parent
 CLASSES = (2, 3, 4, 5, 10)

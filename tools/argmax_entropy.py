@@ -3,7 +3,7 @@
     python tools/argmax_entropy.py > src/polyceptron/theory/fields/argmax_entropy.json    (minutes)
 
 Two and three classes: I and Ψ from the panels of the theory. More: Ψ alone, from the theory's rule
-with more nodes than it has at run time (`theory/fields/information.py`).
+with more nodes than it has at run time (`sides/fields/information.py`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.model.channels import GaussianNoise
+from polyceptron.problem.channels import GaussianNoise
 from polyceptron.numerics import AnyArray
-from polyceptron.theory.bayes_optimal.channel_table import few_pair
-from polyceptron.theory.fields.information import Nodes, many_excess
+from polyceptron.theory.bayes.channel_table import few_pair
+from polyceptron.sides.fields.information import Nodes, many_excess
 
 CLASSES = (2, 3, 4, 5, 7, 10, 15, 24, 42, 80, 160, 320, 580, 840, 1000)
 N_ANGLES = 14

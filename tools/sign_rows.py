@@ -22,15 +22,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.model.priors import Prior, as_prior
+from polyceptron.problem.priors import Prior, as_prior
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import points
-from polyceptron.theory.weights.point_rows import support_of
-from polyceptron.theory.weights.row_sums import (
-    finite_row_variance,
-    scalar_posterior,
-)
-from polyceptron.theory.weights.sign_table import PANELS
+from polyceptron.sides.weights.point_rows import support_of
+from polyceptron.sides.weights.row_sums import finite_row_variance, scalar_posterior
+from polyceptron.sides.weights.sign_table import PANELS
 
 _AT_ONCE = 20_000  # rows that are grown together
 

@@ -7,7 +7,7 @@ of large d (line).
 from matplotlib.figure import Figure
 
 import polyceptron as pc
-from polyceptron.report.pictures.parts import style
+from polyceptron.pictures.parts import style
 
 teacher, alpha, d = pc.Teacher(3), 1.5, 1000
 data = teacher.sample(int(alpha * d), d, seed=1)

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import polyceptron as pc
-from polyceptron.report.pictures.parts import style
+from polyceptron.pictures.parts import style
 
 with style():
     figure = Figure()

@@ -7,8 +7,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import polyceptron as pc
-from polyceptron.algorithms.message_passing.posterior_mean import amp_erm
-from polyceptron.model.losses import as_loss
+from polyceptron.amp.posterior_mean import amp_erm
+from polyceptron.problem.losses import as_loss
 from polyceptron.rows import Status
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.model.channels import as_channel
+from polyceptron.problem.channels import as_channel
 
 D, ALPHA, RIDGE = 300, 4.0, 0.05
 

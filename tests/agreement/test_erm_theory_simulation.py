@@ -12,7 +12,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import polyceptron as pc
-from polyceptron.model.losses import CrossEntropy, SquareLoss
+from polyceptron.problem.losses import CrossEntropy, SquareLoss
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 DIMENSION = 300

@@ -26,9 +26,9 @@ from matplotlib.text import Text
 from polyceptron.report.figures import making
 from polyceptron.report.figures.figure_spec import Profile
 from polyceptron.report.figures.making import FIGURES, make_figures, verdict
-from polyceptron.report.pictures.matplotlib_figure import save_figure
-from polyceptron.report.pictures.parts import SHEET
-from polyceptron.report.pictures.plotly_figure import render_plotly
+from polyceptron.pictures.matplotlib_figure import save_figure
+from polyceptron.pictures.parts import SHEET
+from polyceptron.pictures.plotly_figure import render_plotly
 from polyceptron.rows import COLUMNS
 
 pytestmark = pytest.mark.slow
@@ -300,7 +300,7 @@ def test_message_passing_follows_state_evolution(tables: dict[str, pd.DataFrame]
 
 
 def test_margin_laws_are_laws(tables: dict[str, pd.DataFrame], folder: Path) -> None:
-    from polyceptron.model import ERM, Teacher
+    from polyceptron.problem import ERM, Teacher
     from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
     table = tables["margins"]

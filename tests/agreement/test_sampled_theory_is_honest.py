@@ -5,18 +5,18 @@ import importlib
 import numpy as np
 import pytest
 
-from polyceptron.model import CHANNELS, Teacher, finite_prior
-from polyceptron.model.law import Law
+from polyceptron.problem import CHANNELS, Teacher, finite_prior
+from polyceptron.problem.law import Law
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status
-from polyceptron.theory.bayes_optimal.channel_table import channel_table
-from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
-from polyceptron.theory.bayes_optimal.solution_curve import curve_of
-from polyceptron.theory.bayes_optimal.transitions import transitions
-from polyceptron.theory.fields.integrand import BayesStudent
-from polyceptron.theory.fields.points import Points
-from polyceptron.theory.loop import state_evolution
-from polyceptron.theory.weights.side import effort, row_entropy, row_rule
+from polyceptron.theory.bayes.channel_table import channel_table
+from polyceptron.theory.bayes.fixed_points import fixed_points
+from polyceptron.theory.bayes.solution_curve import curve_of
+from polyceptron.theory.bayes.transitions import transitions
+from polyceptron.sides.fields.integrand import BayesStudent
+from polyceptron.sides.fields.points import Points
+from polyceptron.theory.dynamics import state_evolution
+from polyceptron.sides.weights.side import effort, row_entropy, row_rule
 
 # Unequal chances: no table serves these signs, and no lattice seven classes.
 # α_IT is about 3.436, α_algo about 4.114.
@@ -47,7 +47,7 @@ def test_uncertainty_falls_faster_than_monte_carlo():
 
 
 def at_effort(monkeypatch, teacher, level, alphas, tol=1e-4, branch="optimal"):
-    module = importlib.import_module("polyceptron.theory.bayes_optimal.fixed_points")
+    module = importlib.import_module("polyceptron.theory.bayes.fixed_points")
     there = effort(teacher)._replace(first=level, last=level)
     monkeypatch.setattr(module, "effort", lambda teacher: there)
     return fixed_points(teacher, alphas, tol, branch=branch)

@@ -6,10 +6,10 @@ from functools import cache
 
 import pytest
 
-from polyceptron.experiments.results import Average
-from polyceptron.experiments.simulate import run_erm
-from polyceptron.model import ERM, Teacher
-from polyceptron.theory.curve import curve_rows
+from polyceptron.lab.results import Average
+from polyceptron.students.simulate import run_erm
+from polyceptron.problem import ERM, Teacher
+from polyceptron.questions.curve_rows import curve_rows
 
 D, INSTANCES = 200, 10
 BIAS = 4 / D  # corrections of order 1/d, relative

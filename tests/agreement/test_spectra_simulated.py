@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 import polyceptron as pc
-from polyceptron.theory.calibration import fresh_scores
+from polyceptron.questions.calibration import fresh_scores
 
 TWO = "levels:4x0.2,0.25x0.8"
 NOISE = "gaussian:0.5"

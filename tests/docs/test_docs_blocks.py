@@ -18,7 +18,7 @@ import pytest
 from blocks import ROOT, RUN, SHELL, SHOWN, Block, blocks, pages
 
 from polyceptron.cli import main
-from polyceptron.experiments.spec import parse_spec
+from polyceptron.lab.spec import parse_spec
 
 MOST_NOT_RUN = 8
 PLAIN = re.compile(r"(polyceptron [^|&;<>`$()\\]*)?$")

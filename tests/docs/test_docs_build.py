@@ -17,7 +17,7 @@ import pytest
 from blocks import ROOT
 
 import polyceptron
-from polyceptron.model import ESTIMATORS
+from polyceptron.problem import ESTIMATORS
 
 DOCS = ROOT / "docs"
 CHROMIUM = Path(shutil.which("chromium") or "/usr/bin/chromium")

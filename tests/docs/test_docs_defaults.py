@@ -14,9 +14,9 @@ from typer.main import get_command
 import polyceptron as pc
 from polyceptron.cli import app
 from polyceptron.cli.options import build_estimators, the_population
-from polyceptron.experiments.spec import SweepGrid, parse_spec
-from polyceptron.experiments.tasks import grid_strengths
-from polyceptron.model import make_teacher, plain_estimators
+from polyceptron.lab.spec import SweepGrid, parse_spec
+from polyceptron.lab.tasks import grid_strengths
+from polyceptron.problem import make_teacher, plain_estimators
 
 PAGE = (Path(__file__).parents[2] / "docs" / "defaults.md").read_text(encoding="utf-8")
 TABLE = {

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.spec import load_spec, parse_spec
-from polyceptron.experiments.store import Store, decode_row, merge_stores
-from polyceptron.experiments.tasks import CaseResult
+from polyceptron.lab.spec import load_spec, parse_spec
+from polyceptron.lab.store import Store, decode_row, merge_stores
+from polyceptron.lab.tasks import CaseResult
 from polyceptron.rows import make_row
 
 KEYS = st.sampled_from(

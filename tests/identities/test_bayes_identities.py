@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from polyceptron.model import (
+from polyceptron.problem import (
     CHANNELS,
     PRIORS,
     Flips,
@@ -18,14 +18,14 @@ from polyceptron.model import (
     Teacher,
     finite_prior,
 )
-from polyceptron.model.law import Law
-from polyceptron.theory.bayes_optimal.channel_table import channel_table
-from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
-from polyceptron.theory.bayes_optimal.solution_curve import curve_of, solution_curve
-from polyceptron.theory.bayes_optimal.transitions import transitions
-from polyceptron.theory.fields.information import few_moments, many_excess
-from polyceptron.theory.loop import bayes_sides, rounds, state_evolution
-from polyceptron.theory.weights.side import row_entropy
+from polyceptron.problem.law import Law
+from polyceptron.theory.bayes.channel_table import channel_table
+from polyceptron.theory.bayes.fixed_points import fixed_points
+from polyceptron.theory.bayes.solution_curve import curve_of, solution_curve
+from polyceptron.theory.bayes.transitions import transitions
+from polyceptron.sides.fields.information import few_moments, many_excess
+from polyceptron.theory.dynamics import bayes_sides, rounds, state_evolution
+from polyceptron.sides.weights.side import row_entropy
 
 SPARSE = finite_prior([-1, 0, 1], [0.05, 0.9, 0.05])
 TEACHERS = [

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from polyceptron.model import ERM, Teacher
+from polyceptron.problem import ERM, Teacher
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 NOISES = ["none", "gaussian:0.3", "flips:0.1"]

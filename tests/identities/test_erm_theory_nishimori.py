@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.model import CHANNELS, Law, Loss
-from polyceptron.theory.bayes_optimal.channel_table import channel_table
-from polyceptron.theory.curve import curve_rows
-from polyceptron.theory.fields.integrand import BayesStudent, PanelsThree, PanelsTwo
-from polyceptron.theory.fields.points import Points
-from polyceptron.theory.sides import FieldsSide
+from polyceptron.problem import CHANNELS, Law, Loss
+from polyceptron.theory.bayes.channel_table import channel_table
+from polyceptron.questions.curve_rows import curve_rows
+from polyceptron.sides.fields.integrand import BayesStudent, PanelsThree, PanelsTwo
+from polyceptron.sides.fields.points import Points
+from polyceptron.sides.scalar import FieldsSide
 
 EXAMPLES = CHANNELS.examples()
 

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr
 
-from polyceptron.model import ERM, Teacher
-from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
+from polyceptron.problem import ERM, Teacher
+from polyceptron.theory.bayes.fixed_points import fixed_points
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 SIGMA = np.eye(2) + 1.0  # covariance of (w_1 − w_3, w_2 − w_3)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyceptron import ERM, Mixture, Perceptron, Teacher, transitions
-from polyceptron.model import ESTIMATORS, LOSSES, BayesOptimal
-from polyceptron.theory.curve import curve_rows
+from polyceptron.problem import ESTIMATORS, LOSSES, BayesOptimal
+from polyceptron.questions.curve_rows import curve_rows
 from polyceptron.theory.separability import separable_up_to
 
 TEACHERS = {

@@ -22,11 +22,11 @@ from unittest.mock import patch
 import numpy as np
 
 from polyceptron.files import write_text
-from polyceptron.model import Teacher, make_estimator
-from polyceptron.theory.curve import curve_rows
-from polyceptron.theory.fields import points
-from polyceptron.theory.fields.points import Points
-from polyceptron.theory.sides import FieldsSide
+from polyceptron.problem import Teacher, make_estimator
+from polyceptron.questions.curve_rows import curve_rows
+from polyceptron.sides.fields import points
+from polyceptron.sides.fields.points import Points
+from polyceptron.sides.scalar import FieldsSide
 
 PLACE = Path(__file__).with_name("coverage.json")
 QUANTITIES = ("generalisation_error", "training_error", "training_loss")

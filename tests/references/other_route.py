@@ -22,21 +22,21 @@ from unittest.mock import patch
 import numpy as np
 from scipy.special import ndtri, ndtri_exp
 
-from polyceptron.model import Teacher
-from polyceptron.model.channels.softmax import SoftmaxNoise
-from polyceptron.model.estimators import ERM
-from polyceptron.model.law import Hats, Law
-from polyceptron.model.penalties import ElasticNet, as_penalty
+from polyceptron.problem import Teacher
+from polyceptron.problem.channels.softmax import SoftmaxNoise
+from polyceptron.problem.specs import ERM
+from polyceptron.problem.law import Hats, Law
+from polyceptron.problem.penalties import ElasticNet, as_penalty
 from polyceptron.numerics.estimate import student_quantile, uniform_replicates
 from polyceptron.numerics.panels import panel_rule
 from polyceptron.theory.erm.equations import equations
-from polyceptron.theory.fields import points
-from polyceptron.theory.fields.integrand import Averages
-from polyceptron.theory.fields.points import Points
-from polyceptron.theory.fields.sums import Sums
-from polyceptron.theory.generalisation import error_on_labels
+from polyceptron.sides.fields import points
+from polyceptron.sides.fields.integrand import Averages
+from polyceptron.sides.fields.points import Points
+from polyceptron.sides.fields.sums import Sums
+from polyceptron.sides.generalisation import error_on_labels
 from polyceptron.theory.separability import loss_at_ridge
-from polyceptron.theory.sides import PenaltySide, Problem, erm_sides
+from polyceptron.sides.scalar import PenaltySide, Problem, erm_sides
 
 Array = Any
 Averaging = Callable[[Law, int], Averages]  # over so many replicates

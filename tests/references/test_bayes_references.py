@@ -2,10 +2,10 @@
 
 import pytest
 
-from polyceptron.model import Teacher
+from polyceptron.problem import Teacher
 from polyceptron.report.verify import BAYES, THRESHOLD_DIGITS, THRESHOLDS
-from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
-from polyceptron.theory.bayes_optimal.transitions import transitions
+from polyceptron.theory.bayes.fixed_points import fixed_points
+from polyceptron.theory.bayes.transitions import transitions
 
 
 @pytest.mark.parametrize(("name", "teacher", "values", "paper"), THRESHOLDS)

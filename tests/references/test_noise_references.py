@@ -8,9 +8,9 @@ from scipy.optimize import root
 from scipy.special import expit
 
 import polyceptron as pc
-from polyceptron.model.channels import as_channel
+from polyceptron.problem.channels import as_channel
 from polyceptron.report.verify import LABELS_OF_CHANCE, SEPARABLE
-from polyceptron.theory.fields.information import few_moments
+from polyceptron.sides.fields.information import few_moments
 from polyceptron.theory.separability import separable_up_to
 
 LOGIT_SLOPE = math.sqrt(5)  # of a unit field: softmax of two classes with slope γ/√2

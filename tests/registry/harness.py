@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import polyceptron.report.explorer.settings  # before anything of a test's own is registered
-from polyceptron.model import LOSSES, PENALTIES, PRIORS
-from polyceptron.model.features import isotropic
-from polyceptron.model.law import Hats
-from polyceptron.model.losses.loss import check_loss, check_symmetric
-from polyceptron.model.priors import GaussianPrior
-from polyceptron.model.priors.prior import Row
+from polyceptron.problem import LOSSES, PENALTIES, PRIORS
+from polyceptron.problem.spectrum import isotropic
+from polyceptron.problem.law import Hats
+from polyceptron.problem.losses.loss import check_loss, check_symmetric
+from polyceptron.problem.priors import GaussianPrior
+from polyceptron.problem.priors.prior import Row
 
 STEP = 1e-5
 SAMPLES = 100_000
@@ -76,7 +76,7 @@ def check_channel(channel: Any, k: int) -> None:
     student = 0.8 * z + 0.6 * rng.standard_normal(z.shape)
 
     def clean(tau: Any) -> Any:
-        from polyceptron.theory.generalisation import error_from_angle
+        from polyceptron.sides.generalisation import error_from_angle
 
         return error_from_angle(np.arctan2(1.0, tau), k)
 

@@ -10,9 +10,9 @@ import pytest
 from tests.registry.harness import check_channel, check_loss_member, check_penalty, check_prior
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import CHANNELS, LOSSES, PENALTIES, PRIORS, CrossEntropy, GaussianNoise
-from polyceptron.model.penalties import Ridge
-from polyceptron.model.priors import GaussianPrior, Tilted
+from polyceptron.problem import CHANNELS, LOSSES, PENALTIES, PRIORS, CrossEntropy, GaussianNoise
+from polyceptron.problem.penalties import Ridge
+from polyceptron.problem.priors import GaussianPrior, Tilted
 from polyceptron.numerics.orthant import Orthant
 
 

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 import polyceptron as pc
 from polyceptron.cli import app
-from polyceptron.experiments.spec import parse_spec
-from polyceptron.experiments.store import Store
-from polyceptron.experiments.tasks import attempt, compute_rows, expand
-from polyceptron.model import ESTIMATORS, make_estimator
+from polyceptron.lab.spec import parse_spec
+from polyceptron.lab.store import Store
+from polyceptron.lab.tasks import attempt, compute_rows, expand
+from polyceptron.problem import ESTIMATORS, make_estimator
 
 SWEEP = """
 [[grid]]

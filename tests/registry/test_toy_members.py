@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 import polyceptron as pc
 from polyceptron.cli import app
-from polyceptron.experiments.spec import parse_spec
-from polyceptron.experiments.store import Store
-from polyceptron.experiments.sweep import run_sweep
-from polyceptron.experiments.tasks import expand
-from polyceptron.model import LOSSES, PRIORS, as_prior
+from polyceptron.lab.spec import parse_spec
+from polyceptron.lab.store import Store
+from polyceptron.lab.sweep import run_sweep
+from polyceptron.lab.tasks import expand
+from polyceptron.problem import LOSSES, PRIORS, as_prior
 
 SOURCE = Path(pc.__file__).parent
 

@@ -18,13 +18,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from polyceptron.algorithms.overlaps import overlaps
-from polyceptron.experiments.simulate import exact_errors
-from polyceptron.model import ESTIMATORS, Entry, Estimator
-from polyceptron.model.checks import check_alphas
-from polyceptron.model.law import Decay
+from polyceptron.fit.overlaps import overlaps
+from polyceptron.students.simulate import exact_errors
+from polyceptron.problem import ESTIMATORS, Entry, Estimator
+from polyceptron.checks import check_alphas
+from polyceptron.problem.law import Decay
 from polyceptron.rows import Status, make_row
-from polyceptron.theory.generalisation import error_on_labels
+from polyceptron.sides.generalisation import error_on_labels
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from polyceptron.model import LOSSES, PRIORS, Entry, Loss, Prior
-from polyceptron.model.priors import Tilted
+from polyceptron.problem import LOSSES, PRIORS, Entry, Loss, Prior
+from polyceptron.problem.priors import Tilted
 
 
 class ToyLoss(Loss):

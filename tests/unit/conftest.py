@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).parent / "experiments"))  # stand-ins for wor
 
 import sweep_fakes as fakes
 
-from polyceptron.experiments import sweep
+from polyceptron.lab import sweep
 
 built = cache(get_command)
 

@@ -70,8 +70,8 @@ def amp(
 
     Example: polyceptron amp --classes 3 --alpha 1.5 --runs 5
     """
-    from polyceptron.algorithms.message_passing import posterior_mean
-    from polyceptron.experiments.data_runs import amp_rows, trace_rows
+    from polyceptron.amp import posterior_mean
+    from polyceptron.lab.data_runs import amp_rows, trace_rows
 
     settings: dict[str, Any] = {"variances": variances, "tol": tol, "max_iter": max_iter}
     if data is not None or labels is not None:
@@ -119,9 +119,9 @@ def fit(
 
     Example: polyceptron fit --data X.npy --labels y.npy --ridge 1 --out weights.npy
     """
-    from polyceptron.algorithms.erm.fit import fit_erm
-    from polyceptron.algorithms.stored_designs import open_design
-    from polyceptron.experiments.data_runs import chosen_fit, open_samples, read_labels
+    from polyceptron.fit.erm import fit_erm
+    from polyceptron.data.stored_designs import open_design
+    from polyceptron.lab.data_runs import chosen_fit, open_samples, read_labels
     from polyceptron.report.data.reading import read_samples
 
     value, *others = [ridge] if ridge == "auto" else list[Any](parse_numbers(ridge, "--ridge"))
@@ -157,8 +157,8 @@ def _run_on_files(
     as_json: bool, cluster: str | None, **settings: Any,
 ) -> None:  # fmt: skip
     """Check where to write, fit with progress shown, write weights and report, print the report."""
-    from polyceptron.experiments.data_runs import fit_of_files
-    from polyceptron.experiments.engine import connect_cluster
+    from polyceptron.lab.data_runs import fit_of_files
+    from polyceptron.lab.engine import connect_cluster
 
     if data is None or labels is None:
         raise InvalidInput("--data and --labels go together: a file of samples, a file of labels")

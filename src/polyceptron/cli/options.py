@@ -30,12 +30,12 @@ from polyceptron.files import check_outputs, write_atomically
 from polyceptron.rows import frame, json_ready
 
 if TYPE_CHECKING:
-    from polyceptron.model import Estimator, Population
+    from polyceptron.problem import Estimator, Population
 
 
 def registered_names(word: str) -> tuple[str, ...]:
     """What a word in braces stands for."""
-    from polyceptron import model
+    from polyceptron import problem as model
 
     if word == "figures":
         from polyceptron.report.figures.making import FIGURES
@@ -180,7 +180,7 @@ def the_population(
 
     What was done to make the spectrum a unit one goes to standard error.
     """
-    from polyceptron.model import make_population, make_teacher
+    from polyceptron.problem import make_population, make_teacher
 
     unequal: dict[str, Any] = {
         "shares": shares, "biases": biases, "gram": gram, "separation": separation,
@@ -209,7 +209,7 @@ def the_output(
 ) -> Output:
     """Where rows go and are drawn; it can be written and is no input."""
     if plot is not None:
-        from polyceptron.report.pictures.matplotlib_figure import check_figure_path
+        from polyceptron.pictures.matplotlib_figure import check_figure_path
 
         check_figure_path(plot)
     check_outputs(csv, plot, inputs=[features])
@@ -224,7 +224,7 @@ def build_estimators(
     class_weight: str | None = None,
 ) -> list[Estimator]:
     """Every estimator named, at every ridge and penalty given; without any at its own default."""
-    from polyceptron.model import make_estimator
+    from polyceptron.problem import make_estimator
 
     ridges, penalties = (
         [one] if isinstance(one, str) else one or () for one in (ridges, penalties)
@@ -305,11 +305,11 @@ class Output(NamedTuple):
             say(f"{len(rows)} row{'s' * (len(rows) != 1)} in {self.csv}")
 
     def draw(self, picture: str, rows: Any) -> None:
-        """The rows as a picture of `report.pictures.curves`, if one is asked for."""
+        """The rows as a picture of `pictures.curves`, if one is asked for."""
         if self.plot is None:
             return
-        from polyceptron.report.pictures import curves
-        from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
+        from polyceptron.pictures import curves
+        from polyceptron.pictures.matplotlib_figure import render_matplotlib, save_figure
 
         save_figure(render_matplotlib(getattr(curves, picture)(frame(rows))), self.plot)
         say(f"drawn in {self.plot}")

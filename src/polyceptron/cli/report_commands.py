@@ -31,7 +31,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs
 
 if TYPE_CHECKING:
-    from polyceptron.experiments.spec import SweepSpec
+    from polyceptron.lab.spec import SweepSpec
 
 
 def sweep(
@@ -45,8 +45,8 @@ def sweep(
 
     Example: polyceptron sweep spec.toml --store runs.sqlite --workers 4
     """
-    from polyceptron.experiments.spec import load_spec
-    from polyceptron.experiments.sweep import SweepStopped, run_sweep
+    from polyceptron.lab.spec import load_spec
+    from polyceptron.lab.sweep import SweepStopped, run_sweep
 
     check_outputs(store, inputs=[spec])
     loaded = load_spec(spec)
@@ -83,7 +83,7 @@ def merge(
 
     Example: polyceptron merge laptop.sqlite cluster.sqlite --into all.sqlite
     """
-    from polyceptron.experiments.store import merge_stores
+    from polyceptron.lab.store import merge_stores
 
     with waiting(f"merging into {into}"):
         report = merge_stores(into, sources)
@@ -103,8 +103,8 @@ def named(keys: Sequence[str], what: str) -> str:
 def _show_plan(spec: SweepSpec, store: Path, workers: int | None) -> None:
     import joblib
 
-    from polyceptron.experiments.store import Store
-    from polyceptron.experiments.sweep import make_plan
+    from polyceptron.lab.store import Store
+    from polyceptron.lab.sweep import make_plan
 
     with waiting("planning"), Store(store) if store.exists() else nullcontext() as opened:
         plan = make_plan(spec, opened)
@@ -146,10 +146,10 @@ def results(
 
     Example: polyceptron results runs.sqlite --csv rows.csv
     """
-    from polyceptron.experiments import results as found
-    from polyceptron.experiments.spec import load_spec
-    from polyceptron.experiments.store import BESIDE, Store
-    from polyceptron.experiments.tasks import sweep_keys
+    from polyceptron.lab import results as found
+    from polyceptron.lab.spec import load_spec
+    from polyceptron.lab.store import BESIDE, Store
+    from polyceptron.lab.tasks import sweep_keys
 
     check_outputs(csv, parquet, inputs=[store, *(f"{store}{end}" for end in BESIDE), spec])
     sweep = load_spec(spec) if spec else None
@@ -219,8 +219,8 @@ def plot(
     """Draw any store or table: theory as lines, experiments as symbols with standard errors."""
     import pandas as pd
 
-    from polyceptron.report.pictures import matplotlib_figure
-    from polyceptron.report.pictures.curves import curves_picture, read_table, select_rows
+    from polyceptron.pictures import matplotlib_figure
+    from polyceptron.pictures.curves import curves_picture, read_table, select_rows
 
     tables = [read_table(path).assign(table=i) for i, path in enumerate(sources)]
     table = select_rows(pd.concat(tables, ignore_index=True), where)
@@ -265,7 +265,7 @@ def verify(
     """
     import sklearn
 
-    from polyceptron.experiments.tasks import environment
+    from polyceptron.lab.tasks import environment
     from polyceptron.report.verify import GROUPS
     from polyceptron.report.verify import verify as run
 

@@ -12,7 +12,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.rows import Row
 
 if TYPE_CHECKING:
-    from polyceptron.model import AnyTeacher, Estimator
+    from polyceptron.problem import AnyTeacher, Estimator
 
 COLUMNS = (
     "estimator", "ridge", "penalty", "alpha", "branch", "q", "generalisation_error", "uncertainty",
@@ -45,8 +45,8 @@ def curve(
 
     Example: polyceptron curve -k 3 -a 0.5:5:10 -e bayes -e cross-entropy
     """
-    from polyceptron.model.checks import check_alphas
-    from polyceptron.theory.curve import curve_parts, drawn_rows
+    from polyceptron.checks import check_alphas
+    from polyceptron.questions.curve_rows import curve_parts, drawn_rows
 
     ends = parse_range(alpha, "--alpha")
     alphas = check_alphas(ends[:2] if ends else parse_numbers(alpha, "--alpha"))
@@ -106,7 +106,7 @@ def ridge(
 
     Example: polyceptron ridge --classes 3 --alpha 2,5
     """
-    from polyceptron.model.checks import check_alphas
+    from polyceptron.checks import check_alphas
     from polyceptron.theory.erm.fixed_point import ridge_parts
 
     (student,) = options.build_estimators([estimator], (), (), intercept, class_weight)
@@ -136,7 +136,7 @@ def transitions(*, teacher: Any, tol: options.Tolerance = None, output: Any) -> 
 
     Example: polyceptron transitions --classes 3
     """
-    from polyceptron.theory.bayes_optimal.transitions import transitions as find
+    from polyceptron.theory.bayes.transitions import transitions as find
 
     with waiting(f"computing the transitions of {teacher.n_classes} classes"):
         found = find(teacher, tol)
@@ -205,7 +205,7 @@ def asymptotics(
 
     Example: polyceptron asymptotics --classes 3 --estimator cross-entropy --ridge 0
     """
-    from polyceptron.theory.asymptotics import asymptotics as find
+    from polyceptron.questions.asymptotics import asymptotics as find
 
     chosen, *others = options.build_estimators([estimator], ridge, penalty, intercept, class_weight)
     if others:
@@ -271,7 +271,7 @@ def plan(
 
     polyceptron plan --mixture --shares 0.9,0.1 --separation 2 --intercept --error 0.1
     """
-    from polyceptron.model import plain_estimators
+    from polyceptron.problem import plain_estimators
 
     fitted = intercept or class_weight is not None  # which the Bayes-optimal rule does not have
     names = estimator or [one.name for one in plain_estimators() if not (fitted and one.branches)]
@@ -298,7 +298,7 @@ def _needs(
     teacher: AnyTeacher, students: list[Estimator], error: float, dimension: int | None
 ) -> list[Row]:
     """One row for each estimator, at the smallest α that reaches the error."""
-    from polyceptron.theory.asymptotics import Plan, check_target, plans
+    from polyceptron.questions.asymptotics import Plan, check_target, plans
 
     def rows(found: Plan) -> list[Row]:
         if math.isinf(found.alpha):
@@ -318,9 +318,9 @@ def _errors(
     teacher: AnyTeacher, students: list[Estimator], samples: int, dimension: int
 ) -> list[Row]:
     """One row for each estimator at α = n/d; both branches of the Bayes-optimal one."""
-    from polyceptron.model.checks import check_size
-    from polyceptron.theory.asymptotics import NO_THEORY
-    from polyceptron.theory.curve import curve_rows
+    from polyceptron.checks import check_size
+    from polyceptron.questions.asymptotics import NO_THEORY
+    from polyceptron.questions.curve_rows import curve_rows
 
     n, d = check_size(samples, "samples"), check_size(dimension, "dimension")
 

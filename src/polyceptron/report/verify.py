@@ -26,16 +26,16 @@ from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 from scipy.stats import norm
 
-from polyceptron.algorithms.overlaps import overlaps
+from polyceptron.fit.overlaps import overlaps
 from polyceptron.display import steps
-from polyceptron.experiments.data_runs import trace_rows
-from polyceptron.model import ERM, AnyTeacher, BayesOptimal, Perceptron, Teacher, make_estimator
-from polyceptron.model.populations import Mixture
+from polyceptron.lab.data_runs import trace_rows
+from polyceptron.problem import ERM, AnyTeacher, BayesOptimal, Perceptron, Teacher, make_estimator
+from polyceptron.problem.populations import Mixture
 from polyceptron.numerics import Array
-from polyceptron.theory.asymptotics import asymptotics
-from polyceptron.theory.bayes_optimal.channel_table import channel_table
-from polyceptron.theory.bayes_optimal.fixed_points import FixedPoint, fixed_points
-from polyceptron.theory.bayes_optimal.transitions import transitions
+from polyceptron.questions.asymptotics import asymptotics
+from polyceptron.theory.bayes.channel_table import channel_table
+from polyceptron.theory.bayes.fixed_points import FixedPoint, fixed_points
+from polyceptron.theory.bayes.transitions import transitions
 from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, optimal_ridge
 from polyceptron.theory.separability import separability

@@ -32,22 +32,22 @@ from scipy.stats import poisson
 
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.model.checks import check_alpha, check_tolerance
-from polyceptron.model.estimators import as_erm
-from polyceptron.model.law import Hats, Law
-from polyceptron.model.losses import Loss
-from polyceptron.model.populations import AnyTeacher, check_population
+from polyceptron.checks import check_alpha, check_tolerance
+from polyceptron.problem.specs import as_erm
+from polyceptron.problem.law import Hats, Law
+from polyceptron.problem.losses import Loss
+from polyceptron.problem.populations import AnyTeacher, check_population
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status
 from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
-from polyceptron.theory.fields.integrand import Averages, Averaging
-from polyceptron.theory.generalisation import error_on_labels, error_slope, generalisation_error
-from polyceptron.theory.populations.matrix_fields import FieldsOrder, MatrixProblem
-from polyceptron.theory.populations.matrix_pairs import pair_hats, population_pair
-from polyceptron.theory.populations.population_point import matrix_problem
-from polyceptron.theory.sides import FieldsSide, Problem, erm_sides
+from polyceptron.sides.fields.integrand import Averages, Averaging
+from polyceptron.sides.generalisation import error_on_labels, error_slope, generalisation_error
+from polyceptron.sides.matrix.fields import FieldsOrder, MatrixProblem
+from polyceptron.theory.resampling_pairs import pair_hats, population_pair
+from polyceptron.theory.erm.unequal_classes import matrix_problem
+from polyceptron.sides.scalar import FieldsSide, Problem, erm_sides
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,7 +185,7 @@ def resampling(
 
     Examples
     --------
-    >>> from polyceptron.model import ERM, Teacher
+    >>> from polyceptron.problem import ERM, Teacher
     >>> found = resampling(Teacher(3), ERM("square", 0.5), 2.0)
     >>> found.frame.query("quantity == 'error'").value.round(4).tolist()
     [0.3785, 0.3154, 0.3054]

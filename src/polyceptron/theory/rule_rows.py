@@ -11,7 +11,7 @@ q on the class differences and p along (1, …, 1), which no label shows, and b 
 
 with Z at mean (m/q)ω_⊥ and variance 1 − m²/q; then the ridge's weights side, p having no signal.
 The error is that of the correlation m/√q, as for every student of class differences. Averages are
-taken over the points of `theory/fields/points.py` with label 1, k times. For losses with kinks V̂
+taken over the points of `sides/fields/points.py` with label 1, k times. For losses with kinks V̂
 comes by parts: with x the fields of variance 1, of which ω_c = √q(x_c − x̄) + √p x̄ + b,
 
     (√q r + √p) C = r√q (m/q) M − E Σ_l Z_l x·f_l.
@@ -43,20 +43,20 @@ from scipy.optimize import approx_fprime, brentq
 
 from polyceptron.display import steps
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.model import ERM, AnyTeacher, Estimator, Loss, Population
-from polyceptron.model.checks import check_alphas, check_tolerance, difference_basis
-from polyceptron.model.law import Law
-from polyceptron.model.penalties import spectrum_sums
-from polyceptron.model.populations import check_population, check_teacher
+from polyceptron.problem import ERM, AnyTeacher, Estimator, Loss, Population
+from polyceptron.checks import check_alphas, check_tolerance, difference_basis
+from polyceptron.problem.law import Law
+from polyceptron.problem.penalties import spectrum_sums
+from polyceptron.problem.populations import check_population, check_teacher
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, from_replicates
 from polyceptron.rows import Status, make_row
 from polyceptron.theory.erm.best_ridge import bracket
 from polyceptron.theory.erm.coarse_root import Root, newton
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.fields.points import boundary_points
-from polyceptron.theory.generalisation import error_at_tau, error_on_labels
-from polyceptron.theory.populations.scores import FieldsLaw, population_scores
+from polyceptron.sides.fields.points import boundary_points
+from polyceptron.sides.generalisation import error_at_tau, error_on_labels
+from polyceptron.sides.scores import FieldsLaw, population_scores
 
 _LEVELS = (0, 1, 3, 5)  # of the points
 _STEP = 1e-3  # of a numerical derivative in θ

@@ -46,17 +46,17 @@ from scipy.special import ndtr, ndtri
 
 from polyceptron.display import ShortDisplay, steps
 from polyceptron.errors import InvalidInput
-from polyceptron.model.channels import Channel
-from polyceptron.model.checks import check_tolerance, class_gaps, difference_basis
-from polyceptron.model.law import Law
-from polyceptron.model.losses import Loss
-from polyceptron.model.losses.hinges import LabelCone
-from polyceptron.model.populations import Population, check_population
+from polyceptron.problem.channels import Channel
+from polyceptron.checks import check_tolerance, class_gaps, difference_basis
+from polyceptron.problem.law import Law
+from polyceptron.problem.losses import Loss
+from polyceptron.problem.losses.hinges import LabelCone
+from polyceptron.problem.populations import Population, check_population
 from polyceptron.numerics import Array, short_products
 from polyceptron.numerics.estimate import Estimate, from_replicates, uniform_replicates
 from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, blend_breaks, panel_rule
 from polyceptron.rows import Status
-from polyceptron.theory.sides import erm_sides
+from polyceptron.sides.scalar import erm_sides
 
 _SMALLEST, _LARGEST = 1e-6, 1e3  # t: labels of chance have 0, hardly any noise a large one
 _CLOSE = 1e-10  # of α_s where rules reach it
@@ -105,7 +105,7 @@ def separability(
 
     Examples
     --------
-    >>> from polyceptron.model import Teacher
+    >>> from polyceptron.problem import Teacher
     >>> round(1 / separability(Teacher(2, noise="flips:0.05")).alpha_s, 5)
     0.26249
     """

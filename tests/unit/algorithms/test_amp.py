@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import polyceptron as pc
-from polyceptron.algorithms.message_passing.posterior_mean import amp, amp_erm
-from polyceptron.model import PRIORS
+from polyceptron.amp.posterior_mean import amp, amp_erm
+from polyceptron.problem import PRIORS
 from polyceptron.numerics.orthant import argmax_orthant
 from polyceptron.rows import Status
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.model.checks import difference_basis
+from polyceptron.checks import difference_basis
 
 SHARES = (0.6, 0.3, 0.1)
 

@@ -10,7 +10,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import polyceptron as pc
-from polyceptron.algorithms.design import threads_for
+from polyceptron.data.design import threads_for
 
 CLUSTERS = pc.Mixture(shares=(0.7, 0.3), separation=2.0)
 
@@ -64,9 +64,9 @@ def test_a_fit_that_fails_does_too():
     assert threads() == {2}
 
 
-GRADIENT = "polyceptron.model.losses.cross_entropy.CrossEntropy.gradient"
-CURVE = "polyceptron.theory.bayes_optimal.solution_curve.SolutionCurve.points"
-FOLDS = "polyceptron.theory.bayes_optimal.solution_curve.curve_of"
+GRADIENT = "polyceptron.problem.losses.cross_entropy.CrossEntropy.gradient"
+CURVE = "polyceptron.theory.bayes.solution_curve.SolutionCurve.points"
+FOLDS = "polyceptron.theory.bayes.solution_curve.curve_of"
 
 
 @pytest.mark.parametrize(

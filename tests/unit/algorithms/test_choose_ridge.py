@@ -13,14 +13,14 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
-from polyceptron.algorithms import ridge_choice as module
-from polyceptron.algorithms.data_checks import check_samples
-from polyceptron.algorithms.erm.fit import fit_erm
-from polyceptron.algorithms.erm_classifier import ERMClassifier
-from polyceptron.algorithms.ridge_choice import Search, choose_ridge, even_splits
+from polyceptron.fit import ridge_search as module
+from polyceptron.data.checks import check_samples
+from polyceptron.fit.erm import fit_erm
+from polyceptron.fit.erm_classifier import ERMClassifier
+from polyceptron.fit.ridge_search import Search, choose_ridge, even_splits
 from polyceptron.errors import InvalidInput
-from polyceptron.model import CrossEntropy, Teacher
-from polyceptron.model.losses import as_loss
+from polyceptron.problem import CrossEntropy, Teacher
+from polyceptron.problem.losses import as_loss
 
 GRID = np.geomspace(1e-3, 10, 7)
 at_an_end = pytest.mark.filterwarnings("ignore:the best ridge is the")
@@ -239,7 +239,7 @@ def test_after_leave_one_out_the_fit_begins_at_its_minimum(monkeypatch):
         starts.append(start)
         return fit_erm(*given, start=start, **options)
 
-    monkeypatch.setattr("polyceptron.algorithms.erm_classifier.fit_erm", kept)
+    monkeypatch.setattr("polyceptron.fit.erm_classifier.fit_erm", kept)
     found = ERMClassifier().fit(X, y)
     ridge = LogisticRegression(C=1 / (found.ridge_ * X.shape[1]), tol=1e-12, max_iter=9999)
     coefficients = ridge.fit(StandardScaler().fit_transform(X), y).coef_

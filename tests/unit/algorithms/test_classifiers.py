@@ -16,11 +16,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import polyceptron as pc
-from polyceptron.algorithms.amp_classifier import AMPClassifier, Independent, left_out
-from polyceptron.algorithms.erm_classifier import ERMClassifier
-from polyceptron.algorithms.stored_designs import open_design
+from polyceptron.fit.amp_classifier import AMPClassifier, Independent, left_out
+from polyceptron.fit.erm_classifier import ERMClassifier
+from polyceptron.data.stored_designs import open_design
 from polyceptron.errors import InvalidInput
-from polyceptron.model import CrossEntropy, Teacher, as_channel
+from polyceptron.problem import CrossEntropy, Teacher, as_channel
 
 BOTH = [ERMClassifier(), AMPClassifier(noise="gaussian:0.2")]
 

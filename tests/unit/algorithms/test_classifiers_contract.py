@@ -11,8 +11,8 @@ from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from polyceptron.algorithms.amp_classifier import AMPClassifier
-from polyceptron.algorithms.erm_classifier import ERMClassifier
+from polyceptron.fit.amp_classifier import AMPClassifier
+from polyceptron.fit.erm_classifier import ERMClassifier
 
 
 @pytest.mark.slow

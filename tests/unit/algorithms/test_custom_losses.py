@@ -7,9 +7,9 @@ import pytest
 from scipy.optimize import minimize
 
 import polyceptron as pc
-from polyceptron.algorithms.erm.fit import fit_erm, fit_erm_path
-from polyceptron.algorithms.message_passing.posterior_mean import amp_erm
-from polyceptron.model import CrossEntropy, Loss, SquareLoss
+from polyceptron.fit.erm import fit_erm, fit_erm_path
+from polyceptron.amp.posterior_mean import amp_erm
+from polyceptron.problem import CrossEntropy, Loss, SquareLoss
 from polyceptron.rows import Status
 
 

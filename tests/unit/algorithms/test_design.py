@@ -10,10 +10,10 @@ import pytest
 import scipy.sparse
 
 import polyceptron as pc
-from polyceptron.algorithms.design import BLOCK_BYTES, Design
-from polyceptron.algorithms.erm.fit import fit_erm
-from polyceptron.algorithms.message_passing.posterior_mean import amp
-from polyceptron.algorithms.stored_designs import open_design, scaled
+from polyceptron.data.design import BLOCK_BYTES, Design
+from polyceptron.fit.erm import fit_erm
+from polyceptron.amp.posterior_mean import amp
+from polyceptron.data.stored_designs import open_design, scaled
 from polyceptron.errors import InvalidInput
 
 dask = pytest.importorskip("dask")

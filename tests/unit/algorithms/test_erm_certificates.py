@@ -11,12 +11,12 @@ import pytest
 import scipy.sparse
 
 import polyceptron as pc
-from polyceptron.algorithms.erm import newton
-from polyceptron.algorithms.erm.fit import fit_erm
-from polyceptron.algorithms.erm.objectives import sum_rounding
-from polyceptron.algorithms.stored_designs import open_design
-from polyceptron.model import Teacher
-from polyceptron.model.losses import as_loss
+from polyceptron.fit.solvers import newton
+from polyceptron.fit.erm import fit_erm
+from polyceptron.fit.solvers.objectives import sum_rounding
+from polyceptron.data.stored_designs import open_design
+from polyceptron.problem import Teacher
+from polyceptron.problem.losses import as_loss
 from polyceptron.rows import Status
 
 

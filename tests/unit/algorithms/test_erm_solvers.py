@@ -11,9 +11,9 @@ from scipy.optimize import nnls
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 
-from polyceptron.algorithms.erm.fit import fit_erm, fit_erm_path
+from polyceptron.fit.erm import fit_erm, fit_erm_path
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.model import Teacher
+from polyceptron.problem import Teacher
 from polyceptron.rows import Status
 
 

@@ -11,9 +11,9 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from polyceptron.algorithms.erm_classifier import ERMClassifier
+from polyceptron.fit.erm_classifier import ERMClassifier
 from polyceptron.errors import InvalidInput
-from polyceptron.model import CrossEntropy
+from polyceptron.problem import CrossEntropy
 
 
 def draw(n, d, k, seed, correlation=0.5, strength=1.0):

@@ -8,9 +8,9 @@ from sklearn.datasets import load_wine
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import polyceptron as pc
-from polyceptron.algorithms.erm import newton
-from polyceptron.algorithms.stored_designs import FileDesign
-from polyceptron.model import CrossEntropy
+from polyceptron.fit.solvers import newton
+from polyceptron.data.stored_designs import FileDesign
+from polyceptron.problem import CrossEntropy
 
 
 def unequal(n=300, d=20, k=3, seed=0, mean=0.0, noise=0.5):
@@ -108,7 +108,7 @@ def test_max_margin_with_free_intercepts_is_the_quadratic_programme(n, d, k, mea
 def test_a_gap_bounds_weights_and_intercepts(monkeypatch):
     X, y = unequal(40, 30, 3, seed=1, noise=0.0)
     exact = pc.fit_erm(X, y, "max-margin", intercept=True, strict=True)
-    module = "polyceptron.algorithms.erm.hard_margin"
+    module = "polyceptron.fit.solvers.hard_margin"
     monkeypatch.setattr(f"{module}.solve_active", lambda *given: None)
     loose = pc.fit_erm(X, y, "max-margin", intercept=True)
     off = np.hypot(

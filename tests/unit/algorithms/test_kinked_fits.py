@@ -7,8 +7,8 @@ import pytest
 from sklearn.svm import SVC, LinearSVC
 
 import polyceptron as pc
-from polyceptron.algorithms.erm.objectives import HingeObjective
-from polyceptron.model.losses import as_loss
+from polyceptron.fit.solvers.objectives import HingeObjective
+from polyceptron.problem.losses import as_loss
 
 
 def objective(loss, X, y, W, ridge, weights=1.0):

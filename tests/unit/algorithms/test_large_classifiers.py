@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.algorithms import design as array_design
-from polyceptron.algorithms.stored_designs import open_design
+from polyceptron.data import design as array_design
+from polyceptron.data.stored_designs import open_design
 
 da = pytest.importorskip("dask.array")
 

@@ -7,10 +7,10 @@ import pytest
 from scipy.special import softmax
 from sklearn.model_selection import StratifiedKFold
 
-from polyceptron.algorithms.erm import many_classes
-from polyceptron.algorithms.erm.fit import fit_erm, fit_erm_path
-from polyceptron.algorithms.erm_classifier import ERMClassifier
-from polyceptron.model import Teacher
+from polyceptron.fit.solvers import many_classes
+from polyceptron.fit.erm import fit_erm, fit_erm_path
+from polyceptron.fit.erm_classifier import ERMClassifier
+from polyceptron.problem import Teacher
 
 K = 30
 

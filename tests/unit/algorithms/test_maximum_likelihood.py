@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.algorithms import separation as maximum_likelihood
-from polyceptron.algorithms.erm.newton import minimise
-from polyceptron.algorithms.erm.objectives import SoftmaxObjective
-from polyceptron.algorithms.stored_designs import open_design
-from polyceptron.experiments.simulate import run_erm
+from polyceptron.fit import separation as maximum_likelihood
+from polyceptron.fit.solvers.newton import minimise
+from polyceptron.fit.solvers.objectives import SoftmaxObjective
+from polyceptron.data.stored_designs import open_design
+from polyceptron.students.simulate import run_erm
 
 
 def plain_newton(X, y, k):

@@ -8,16 +8,12 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.algorithms import overlaps as module
-from polyceptron.algorithms.overlaps import (
-    exact_generalisation_error,
-    overlaps,
-    win_probabilities,
-)
+from polyceptron.fit import overlaps as module
+from polyceptron.fit.overlaps import exact_generalisation_error, overlaps, win_probabilities
 from polyceptron.errors import InvalidInput
-from polyceptron.model import as_channel
+from polyceptron.problem import as_channel
 from polyceptron.numerics.orthant import argmax_orthant
-from polyceptron.theory.generalisation import generalisation_error
+from polyceptron.sides.generalisation import generalisation_error
 
 
 def monte_carlo(W, T, n, seed):

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from sklearn.datasets import load_breast_cancer, load_iris
 
 import polyceptron as pc
-from polyceptron.algorithms import separation as separable
+from polyceptron.fit import separation as separable
 
 
 def linear_programme(X, y, k):

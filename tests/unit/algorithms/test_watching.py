@@ -16,8 +16,9 @@ import pytest
 from watched_fits import KILLED, RUNS
 
 import polyceptron as pc
-from polyceptron.algorithms import amp_classifier, ridge_choice, watching
-from polyceptron.algorithms.stored_designs import ArrayDesign
+from polyceptron.fit import amp_classifier, ridge_search as ridge_choice
+from polyceptron.data import watching
+from polyceptron.data.stored_designs import ArrayDesign
 from polyceptron.rows import Status
 
 
@@ -83,7 +84,7 @@ def test_an_interrupted_fit_returns_what_there_is(data):
 
 
 def test_work_of_many_fits_ends_with_an_interrupted_one(data, monkeypatch):
-    from polyceptron.experiments import simulate as simulate_amp
+    from polyceptron.students import simulate as simulate_amp
 
     X, y, _ = data
     for module in (simulate_amp, amp_classifier):
@@ -346,8 +347,8 @@ def test_what_is_no_checkpoint_is_a_sentence(data, tmp_path):
 
 @pytest.mark.parametrize("cv", [3, "leave-one-out"])
 def test_the_search_for_a_ridge_shows_how_far_it_is(monkeypatch, capsys, cv):
-    monkeypatch.setattr("polyceptron.algorithms.watching.FIRST_SECONDS", 0.0)
-    monkeypatch.setattr("polyceptron.algorithms.watching.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("polyceptron.data.watching.FIRST_SECONDS", 0.0)
+    monkeypatch.setattr("polyceptron.data.watching.LINE_SECONDS", 0.0)
     X, y, _ = pc.Teacher(3, noise="gaussian:0.2").sample(60, 8, seed=0)
     pc.ERMClassifier(cv=cv, verbose=1, scaling="global").fit(X, y)
     lines = capsys.readouterr().err.splitlines()

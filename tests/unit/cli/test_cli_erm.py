@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from polyceptron.cli import app
 from polyceptron.cli.options import Output
 from polyceptron.errors import InvalidInput
-from polyceptron.theory.curve import bends
+from polyceptron.questions.curve_rows import bends
 
 run = CliRunner().invoke
 

@@ -8,11 +8,11 @@ import pytest
 from test_cli_theory import run
 
 import polyceptron as pc
-from polyceptron.experiments.results import summary
-from polyceptron.experiments.spec import parse_spec
-from polyceptron.experiments.store import Store
-from polyceptron.experiments.sweep import run_sweep
-from polyceptron.experiments.tasks import expand
+from polyceptron.lab.results import summary
+from polyceptron.lab.spec import parse_spec
+from polyceptron.lab.store import Store
+from polyceptron.lab.sweep import run_sweep
+from polyceptron.lab.tasks import expand
 
 TWO = "levels:4x0.2,0.25x0.8"
 

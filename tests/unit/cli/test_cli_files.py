@@ -131,7 +131,7 @@ def test_control_c_before_there_are_weights_is_a_word_and_nothing_is_written(
     def stop(*given, **more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("polyceptron.algorithms.erm.fit.fit_erm", stop)
+    monkeypatch.setattr("polyceptron.fit.erm.fit_erm", stop)
     monkeypatch.setattr("sys.argv", ["polyceptron", "fit", *FILES])
     with pytest.raises(SystemExit) as end:
         main()

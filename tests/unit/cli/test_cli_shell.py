@@ -18,8 +18,8 @@ from polyceptron import display
 from polyceptron.cli import app
 from polyceptron.cli.options import describe_teacher, print_table
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.spec import parse_spec
-from polyceptron.experiments.sweep import run_sweep
+from polyceptron.lab.spec import parse_spec
+from polyceptron.lab.sweep import run_sweep
 from polyceptron.theory.erm.fixed_point import ridge_parts
 
 SWEEP = """

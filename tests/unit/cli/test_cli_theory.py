@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from polyceptron.cli import main
-from polyceptron.model import BayesOptimal, Teacher
-from polyceptron.theory.curve import curve_rows
+from polyceptron.problem import BayesOptimal, Teacher
+from polyceptron.questions.curve_rows import curve_rows
 
 
 def run(*arguments):
@@ -173,7 +173,7 @@ def test_unwritable_output_is_refused_before_the_work(tmp_path, option, place, m
     def never(*_, **__):
         raise AssertionError("computed although the output cannot be written")
 
-    monkeypatch.setattr("polyceptron.theory.curve.curve_rows", never)
+    monkeypatch.setattr("polyceptron.questions.curve_rows.curve_rows", never)
     (tmp_path / "folder.pdf").mkdir()
     (tmp_path / "file.txt").write_text("mine")
     before = sorted(tmp_path.rglob("*"))
@@ -213,7 +213,7 @@ def test_a_missing_option_and_an_unknown_one_are_told():
 
 
 def test_a_stopped_curve_keeps_its_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polyceptron.theory import curve
+    from polyceptron.questions import curve_rows as curve
 
     def stopped(*given: Any, **options: Any) -> Iterator[list[dict[str, Any]]]:
         yield next(parts(*given, **options))

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 import polyceptron as pc
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.spec import parse_spec
-from polyceptron.experiments.tasks import expand
+from polyceptron.lab.spec import parse_spec
+from polyceptron.lab.tasks import expand
 
 SWEEP = """
 [population]

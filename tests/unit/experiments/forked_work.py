@@ -26,8 +26,8 @@ import sweep_fakes as fakes
 
 from polyceptron.cli import main
 from polyceptron.errors import ComputationFailed
-from polyceptron.experiments import sweep
-from polyceptron.experiments.engine import Progress
+from polyceptron.lab import sweep
+from polyceptron.lab.engine import Progress
 
 FORK = multiprocessing.get_context("fork")
 _REAL_ENGINE = sweep._make_engine  # before any test replaces it

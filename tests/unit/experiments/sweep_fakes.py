@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.experiments.tasks import CaseResult, Runner, Task, attempt, seed_of
+from polyceptron.lab.tasks import CaseResult, Runner, Task, attempt, seed_of
 from polyceptron.rows import make_row
 
 SPEC = """

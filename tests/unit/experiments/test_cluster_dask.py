@@ -18,11 +18,11 @@ from cluster_fits import the_recipe_survives_the_loss_of_a_worker
 from forked_work import Forked, fake_sweep
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments import simulate as _simulate  # noqa: F401  forked with the workers
-from polyceptron.experiments.engine import Progress
-from polyceptron.experiments.spec import parse_spec
-from polyceptron.experiments.store import Store
-from polyceptron.experiments.sweep import run_sweep, sweep_rows
+from polyceptron.students import simulate as _simulate# noqa: F401  forked with the workers
+from polyceptron.lab.engine import Progress
+from polyceptron.lab.spec import parse_spec
+from polyceptron.lab.store import Store
+from polyceptron.lab.sweep import run_sweep, sweep_rows
 
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed")
@@ -215,7 +215,7 @@ def rows_are_those_of_this_machine_and_deaths_cost_none(cluster: Cluster, tmp_pa
 
 
 def test_no_scheduler_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyceptron.experiments.engine.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("polyceptron.lab.engine.CONNECT_SECONDS", 0.5)
     spec, start = fakes.write_spec(tmp_path, instances=1), time.monotonic()
     for address in ("tcp://127.0.0.1:9", "nonsense://x"):
         with pytest.raises(InvalidInput, match="no Dask scheduler answers at"):

@@ -13,12 +13,12 @@ import sweep_fakes as fakes
 
 from polyceptron import display
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments import sweep
-from polyceptron.experiments.engine import LocalEngine, Progress, shown
-from polyceptron.experiments.spec import load_spec, parse_spec
-from polyceptron.experiments.store import Store
-from polyceptron.experiments.sweep import run_sweep, sweep_rows
-from polyceptron.experiments.tasks import Task, attempt, expand, failure
+from polyceptron.lab import sweep
+from polyceptron.lab.engine import LocalEngine, Progress, shown
+from polyceptron.lab.spec import load_spec, parse_spec
+from polyceptron.lab.store import Store
+from polyceptron.lab.sweep import run_sweep, sweep_rows
+from polyceptron.lab.tasks import Task, attempt, expand, failure
 
 
 def stored(path: Path) -> list[dict[str, Any]]:

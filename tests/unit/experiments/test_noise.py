@@ -12,20 +12,20 @@ from typer.testing import CliRunner
 
 import polyceptron as pc
 from polyceptron.cli import app
-from polyceptron.experiments import sweep
-from polyceptron.experiments.results import summary
-from polyceptron.experiments.simulate import (
+from polyceptron.lab import sweep
+from polyceptron.lab.results import summary
+from polyceptron.students.simulate import (
     counted_errors,
     draw_single,
     exact_errors,
     run_amp,
     run_erm,
 )
-from polyceptron.experiments.spec import parse_spec
-from polyceptron.experiments.store import Store
-from polyceptron.experiments.sweep import run_sweep
-from polyceptron.experiments.tasks import expand, seed_of, seed_path
-from polyceptron.model import CHANNELS, as_channel, make_teacher
+from polyceptron.lab.spec import parse_spec
+from polyceptron.lab.store import Store
+from polyceptron.lab.sweep import run_sweep
+from polyceptron.lab.tasks import expand, seed_of, seed_path
+from polyceptron.problem import CHANNELS, as_channel, make_teacher
 
 NOISES = ("gaussian:0.25", "softmax:2", "flips:0.1")
 
@@ -53,7 +53,7 @@ def test_every_noise_has_seeds_and_keys_of_its_own() -> None:
 def test_single_precision_draws_the_same_noisy_labels(
     noise: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("polyceptron.experiments.simulate._BLOCK_NUMBERS", 100)
+    monkeypatch.setattr("polyceptron.students.simulate._BLOCK_NUMBERS", 100)
     teacher = pc.Teacher(3, noise=noise)  # type: ignore[arg-type]
     single, double = draw_single(teacher, 35, 20, 6), teacher.sample(35, 20, 6)
     np.testing.assert_array_equal(single.X, double.X.astype(np.float32))

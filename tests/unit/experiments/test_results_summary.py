@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.results import failures, summary, write_parquet
-from polyceptron.experiments.spec import load_spec, parse_spec
-from polyceptron.experiments.store import Store
-from polyceptron.experiments.tasks import attempt, expand
+from polyceptron.lab.results import failures, summary, write_parquet
+from polyceptron.lab.spec import load_spec, parse_spec
+from polyceptron.lab.store import Store
+from polyceptron.lab.tasks import attempt, expand
 from polyceptron.rows import make_row
 
 

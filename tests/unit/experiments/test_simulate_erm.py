@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.algorithms.erm.fit import fit_erm
-from polyceptron.algorithms.overlaps import overlaps
+from polyceptron.fit.erm import fit_erm
+from polyceptron.fit.overlaps import overlaps
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.simulate import run_erm
-from polyceptron.model import Perceptron, Teacher
+from polyceptron.students.simulate import run_erm
+from polyceptron.problem import Perceptron, Teacher
 from polyceptron.rows import COLUMNS
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.spec import field_line, load_spec, parse_spec
-from polyceptron.model import make_teacher
+from polyceptron.lab.spec import field_line, load_spec, parse_spec
+from polyceptron.problem import make_teacher
 
 GOOD = {
     "model": '"argmax"',

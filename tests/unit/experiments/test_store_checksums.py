@@ -11,11 +11,11 @@ import sweep_fakes as fakes
 from typer.testing import CliRunner
 
 from polyceptron.cli import app
-from polyceptron.experiments.results import summary
-from polyceptron.experiments.spec import load_spec
-from polyceptron.experiments.store import Store, merge_stores
-from polyceptron.experiments.sweep import run_sweep, sweep_rows
-from polyceptron.experiments.tasks import attempt, expand
+from polyceptron.lab.results import summary
+from polyceptron.lab.spec import load_spec
+from polyceptron.lab.store import Store, merge_stores
+from polyceptron.lab.sweep import run_sweep, sweep_rows
+from polyceptron.lab.tasks import attempt, expand
 
 pytestmark = pytest.mark.usefixtures("instant")
 CHANGES = {

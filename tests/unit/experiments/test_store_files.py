@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments.spec import load_spec
-from polyceptron.experiments.store import (
+from polyceptron.lab.spec import load_spec
+from polyceptron.lab.store import (
     APPLICATION_ID,
     SCHEMA_VERSION,
     Store,
@@ -27,8 +27,8 @@ from polyceptron.experiments.store import (
     locked_store,
     merge_stores,
 )
-from polyceptron.experiments.sweep import run_sweep
-from polyceptron.experiments.tasks import CaseResult, attempt, expand
+from polyceptron.lab.sweep import run_sweep
+from polyceptron.lab.tasks import CaseResult, attempt, expand
 
 pytestmark = pytest.mark.usefixtures("instant")
 

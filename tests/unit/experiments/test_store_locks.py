@@ -13,11 +13,11 @@ import sweep_fakes as fakes
 from forked_work import Forked, fake_sweep
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments.engine import Progress
-from polyceptron.experiments.spec import load_spec
-from polyceptron.experiments.store import Store, locked_store, merge_stores
-from polyceptron.experiments.sweep import run_sweep
-from polyceptron.experiments.tasks import attempt, expand
+from polyceptron.lab.engine import Progress
+from polyceptron.lab.spec import load_spec
+from polyceptron.lab.store import Store, locked_store, merge_stores
+from polyceptron.lab.sweep import run_sweep
+from polyceptron.lab.tasks import attempt, expand
 
 pytestmark = pytest.mark.usefixtures("instant")
 

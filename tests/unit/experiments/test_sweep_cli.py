@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.results import summary
-from polyceptron.experiments.spec import parse_spec
-from polyceptron.experiments.store import Store
-from polyceptron.experiments.sweep import run_sweep, sweep_rows
-from polyceptron.model import Teacher
+from polyceptron.lab.results import summary
+from polyceptron.lab.spec import parse_spec
+from polyceptron.lab.store import Store
+from polyceptron.lab.sweep import run_sweep, sweep_rows
+from polyceptron.problem import Teacher
 
 pytestmark = pytest.mark.usefixtures("instant")  # what `shell` starts has processes
 SPEC = """

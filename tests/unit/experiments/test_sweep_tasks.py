@@ -10,17 +10,10 @@ import pytest
 import sweep_fakes as fakes
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.spec import SweepSpec, parse_spec
-from polyceptron.experiments.store import Store
-from polyceptron.experiments.sweep import make_plan
-from polyceptron.experiments.tasks import (
-    Task,
-    attempt,
-    case_cost,
-    expand,
-    seed_of,
-    seed_path,
-)
+from polyceptron.lab.spec import SweepSpec, parse_spec
+from polyceptron.lab.store import Store
+from polyceptron.lab.sweep import make_plan
+from polyceptron.lab.tasks import Task, attempt, case_cost, expand, seed_of, seed_path
 
 FULL = """
 [sweep]

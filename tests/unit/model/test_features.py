@@ -9,8 +9,8 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
-from polyceptron.model import FEATURES, as_spectrum
-from polyceptron.model.features import NONLINEARITIES, moments
+from polyceptron.problem import FEATURES, as_spectrum
+from polyceptron.problem.spectrum import NONLINEARITIES, moments
 
 WRITTEN = [
     "power:1.2:300",

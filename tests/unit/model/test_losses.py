@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import ERM, CrossEntropy, Loss, MaxMargin, SquareLoss, as_loss
-from polyceptron.model.estimators import make_estimator
+from polyceptron.problem import ERM, CrossEntropy, Loss, MaxMargin, SquareLoss, as_loss
+from polyceptron.problem.specs import make_estimator
 
 
 class PlainCrossEntropy(Loss):

@@ -8,10 +8,10 @@ from scipy.optimize import minimize
 
 import polyceptron as pc
 from polyceptron.cli import main
-from polyceptron.model import PENALTIES, Hats, Ridge, as_penalty, make_estimator
-from polyceptron.model.losses import as_loss
-from polyceptron.model.penalties import ElasticNet
-from polyceptron.theory.curve import curve_rows
+from polyceptron.problem import PENALTIES, Hats, Ridge, as_penalty, make_estimator
+from polyceptron.problem.losses import as_loss
+from polyceptron.problem.penalties import ElasticNet
+from polyceptron.questions.curve_rows import curve_rows
 
 
 @pytest.mark.parametrize("penalty", PENALTIES.examples())

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import FinitePrior, GaussianPrior, as_prior, finite_prior
+from polyceptron.problem import FinitePrior, GaussianPrior, as_prior, finite_prior
 
 
 def test_named_priors():

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyceptron.model import PRIORS, Perceptron, as_prior
-from polyceptron.model.checks import project
-from polyceptron.model.priors.prior import PointRow, Row
+from polyceptron.problem import PRIORS, Perceptron, as_prior
+from polyceptron.checks import project
+from polyceptron.problem.priors.prior import PointRow, Row
 
 EVERY = [*PRIORS.examples(), as_prior(([-2, 0, 1], [0.2, 0.4, 0.4]))]
 NAMES = [prior.name for prior in EVERY]

@@ -8,7 +8,7 @@ import scipy.stats
 from scipy.integrate import quad
 
 import polyceptron as pc
-from polyceptron.model import ScipyPrior, as_prior
+from polyceptron.problem import ScipyPrior, as_prior
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import CHANNELS, GaussianNoise, Perceptron, Teacher, make_teacher
+from polyceptron.problem import CHANNELS, GaussianNoise, Perceptron, Teacher, make_teacher
 
 
 @pytest.mark.parametrize("teacher", [Teacher(2), Teacher(5, "rademacher"), Perceptron()])
@@ -87,7 +87,7 @@ def test_make_teacher_from_columns():
 
 
 def test_every_population_is_made_from_its_columns_and_shown_on_the_page():
-    from polyceptron.model.populations import POPULATIONS, Mixture, make_population
+    from polyceptron.problem.populations import POPULATIONS, Mixture, make_population
     from polyceptron.report.explorer.settings import MODELS
 
     assert set(MODELS) == set(POPULATIONS)

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from polyceptron.model.features import as_spectrum
-from polyceptron.model.penalties import spectrum_sums
+from polyceptron.problem.spectrum import as_spectrum
+from polyceptron.problem.penalties import spectrum_sums
 from polyceptron.numerics.special import local_gauss
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import dblquad
 from scipy.special import expit
 
-from polyceptron.model.channels.softmax import _two_classes
+from polyceptron.problem.channels.softmax import _two_classes
 from polyceptron.numerics.gumbel import (
     integrate_utilities,
     three_softmax,

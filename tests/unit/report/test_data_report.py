@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
-from polyceptron.model import Teacher
+from polyceptron.problem import Teacher
 from polyceptron.report.data import data_page
 from polyceptron.report.data.data_page import (
     measure,
@@ -24,7 +24,7 @@ from polyceptron.report.data.data_page import (
     sentences,
 )
 from polyceptron.report.data.reading import read_samples
-from polyceptron.report.measured_curve import forecast
+from polyceptron.questions.measured_curve import forecast
 
 
 @pytest.fixture(scope="module")
@@ -317,7 +317,7 @@ def test_forecasts_of_a_teacher_reach_what_twice_the_data_bring(tmp_path, monkey
     v = measure(read_samples(tmp_path / "teacher.csv", "label")).numbers
     assert v["separable"] is False
     assert v["loud_directions"] <= 2
-    from polyceptron.algorithms.erm_classifier import ERMClassifier
+    from polyceptron.fit.erm_classifier import ERMClassifier
 
     rng = np.random.default_rng(6)
     errors = []
@@ -330,7 +330,7 @@ def test_forecasts_of_a_teacher_reach_what_twice_the_data_bring(tmp_path, monkey
 
 
 def test_a_table_is_fitted_at_the_shell_with_a_ridge_that_is_chosen(mixed, tmp_path):
-    from polyceptron.algorithms.erm_classifier import ERMClassifier
+    from polyceptron.fit.erm_classifier import ERMClassifier
 
     out, run = tmp_path / "w.npy", CliRunner().invoke
     common = ["--missing", "fill", "--ridge", "auto", "--out", str(out)]

@@ -19,10 +19,10 @@ from polyceptron.report.explorer.page_tasks import (
     tasks_of,
 )
 from polyceptron.report.explorer.settings import PageSettings, make_settings
-from polyceptron.report.pictures.curves import curves_panel
-from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
-from polyceptron.theory.bayes_optimal.transitions import transitions
-from polyceptron.theory.curve import bends
+from polyceptron.pictures.curves import curves_panel
+from polyceptron.theory.bayes.fixed_points import fixed_points
+from polyceptron.theory.bayes.transitions import transitions
+from polyceptron.questions.curve_rows import bends
 from polyceptron.theory.separability import separability
 
 

@@ -35,7 +35,7 @@ from polyceptron.report.explorer.settings import (
     make_settings,
     to_query,
 )
-from polyceptron.theory.curve import drawn_parts
+from polyceptron.questions.curve_rows import drawn_parts
 
 
 def answers(page: PageSettings) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Any]]:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from polyceptron.model import Teacher, make_estimator
+from polyceptron.problem import Teacher, make_estimator
 from polyceptron.report.figures.figure_spec import PROFILES
 from polyceptron.report.figures.making import ALLOWANCE, FIGURES, _chance, agreement, verdict
 from polyceptron.rows import tidy

@@ -28,7 +28,7 @@ from polyceptron.report.figures.making import (
     make_figures,
     make_folder,
 )
-from polyceptron.report.pictures.parts import SHEET
+from polyceptron.pictures.parts import SHEET
 
 TINY = Profile("tiny", trace_dimension=100, amp_runs=2, symbols=4, line_points=12)
 NAMES = [

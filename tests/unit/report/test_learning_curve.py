@@ -10,10 +10,10 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.spec import parse_spec
-from polyceptron.experiments.sweep import run_sweep
-from polyceptron.report.learning_curves import LearningCurve
-from polyceptron.report.pictures.parts import SHEET
+from polyceptron.lab.spec import parse_spec
+from polyceptron.lab.sweep import run_sweep
+from polyceptron.questions.curve import LearningCurve
+from polyceptron.pictures.parts import SHEET
 from polyceptron.rows import COLUMNS
 
 SWEEP = """

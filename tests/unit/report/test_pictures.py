@@ -14,17 +14,10 @@ from typer.testing import CliRunner
 
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
-from polyceptron.report.pictures.curves import curves_picture, ridge_picture
-from polyceptron.report.pictures.matplotlib_figure import render_matplotlib
-from polyceptron.report.pictures.parts import (
-    Mark,
-    Panel,
-    Trace,
-    as_html,
-    as_mathtext,
-    as_plain,
-)
-from polyceptron.report.pictures.plotly_figure import render_plotly
+from polyceptron.pictures.curves import curves_picture, ridge_picture
+from polyceptron.pictures.matplotlib_figure import render_matplotlib
+from polyceptron.pictures.parts import Mark, Panel, Trace, as_html, as_mathtext, as_plain
+from polyceptron.pictures.plotly_figure import render_plotly
 
 ALPHA = np.array([0.5, 1.0, 2.0, 4.0])
 

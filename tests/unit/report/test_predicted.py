@@ -14,13 +14,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from polyceptron.algorithms.amp_classifier import AMPClassifier
-from polyceptron.algorithms.erm.fit import fit_erm
-from polyceptron.algorithms.erm_classifier import ERMClassifier
+from polyceptron.fit.amp_classifier import AMPClassifier
+from polyceptron.fit.erm import fit_erm
+from polyceptron.fit.erm_classifier import ERMClassifier
 from polyceptron.errors import InvalidInput
-from polyceptron.model import ERM, BayesOptimal, Teacher
-from polyceptron.report.measured_curve import forecast, measure_errors
-from polyceptron.report.predicted import matching_theory, predicted_curve
+from polyceptron.problem import ERM, BayesOptimal, Teacher
+from polyceptron.questions.measured_curve import forecast, measure_errors
+from polyceptron.questions.predicted import matching_theory, predicted_curve
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 

@@ -12,14 +12,14 @@ from sklearn.datasets import load_digits, load_wine
 from sklearn.model_selection import train_test_split
 
 import polyceptron as pc
-from polyceptron.algorithms.class_moments import class_moments
+from polyceptron.data.class_moments import class_moments
 from polyceptron.report.figures import mixture_figures
 from polyceptron.report.figures.making import agreement
-from polyceptron.report.twins import projected
-from polyceptron.theory.populations.linear_pull import linear_law
-from polyceptron.theory.populations.matrix_fields import MatrixFields
-from polyceptron.theory.populations.matrix_loop import Anderson, MatrixHats, pack, weights_side
-from polyceptron.theory.populations.population_point import matrix_problem
+from polyceptron.questions.twins import projected
+from polyceptron.sides.matrix.linear_loss import linear_law
+from polyceptron.sides.matrix.fields import MatrixFields
+from polyceptron.sides.matrix.loop import Anderson, MatrixHats, pack, weights_side
+from polyceptron.theory.erm.unequal_classes import matrix_problem
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics.special import mean_of_maximum
-from polyceptron.theory import asymptotics as room
+from polyceptron.questions import asymptotics as room
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 asymptotics = cache(room.asymptotics)  # two tests ask for the same ones

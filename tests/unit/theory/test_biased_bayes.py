@@ -11,9 +11,9 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import polyceptron as pc
-from polyceptron.model.channels.correlated import label_chances
-from polyceptron.model.checks import difference_basis
-from polyceptron.theory.populations.biased_bayes import biased_bayes
+from polyceptron.problem.channels.correlated import label_chances
+from polyceptron.checks import difference_basis
+from polyceptron.theory.bayes.biased import biased_bayes
 
 SHARES = (0.6, 0.3, 0.1)
 

@@ -8,10 +8,10 @@ from scipy.optimize import minimize_scalar
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
-from polyceptron.model import Law
-from polyceptron.model.channels import as_channel
-from polyceptron.theory.calibration import fresh_fields, fresh_scores
-from polyceptron.theory.curve import curve_rows
+from polyceptron.problem import Law
+from polyceptron.problem.channels import as_channel
+from polyceptron.questions.calibration import fresh_fields, fresh_scores
+from polyceptron.questions.curve_rows import curve_rows
 
 LAW = Law.of_overlaps(0.8, 1.5, 0.7)
 

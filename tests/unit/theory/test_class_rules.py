@@ -10,9 +10,9 @@ from sklearn.linear_model import LogisticRegression
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.spec import parse_spec
-from polyceptron.model import ESTIMATORS, as_loss, make_estimator
-from polyceptron.model.law import Law
+from polyceptron.lab.spec import parse_spec
+from polyceptron.problem import ESTIMATORS, as_loss, make_estimator
+from polyceptron.problem.law import Law
 from polyceptron.theory.rule_rows import BinaryStudents, RidgePath
 
 

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from polyceptron.model import CrossEntropy, Flips, GaussianNoise, Law, MaxMargin, SquareLoss
-from polyceptron.model.losses.cross_entropy import ProximalCoordinates, Smoothed
+from polyceptron.problem import CrossEntropy, Flips, GaussianNoise, Law, MaxMargin, SquareLoss
+from polyceptron.problem.losses.cross_entropy import ProximalCoordinates, Smoothed
 from polyceptron.numerics.panels import panel_rule, resolve
-from polyceptron.theory.fields.integrand import PanelsThree, PanelsTwo, ordered_density
-from polyceptron.theory.fields.points import Points
+from polyceptron.sides.fields.integrand import PanelsThree, PanelsTwo, ordered_density
+from polyceptron.sides.fields.points import Points
 
 CHANNELS = [GaussianNoise(), GaussianNoise(0.4), Flips(0.15)]
 NAMES = ("M", "Q", "C", "D", "loss", "error", "mass")

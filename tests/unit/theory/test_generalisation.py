@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import as_channel
-from polyceptron.theory.generalisation import (
+from polyceptron.problem import as_channel
+from polyceptron.sides.generalisation import (
     angle,
     error_from_angle,
     error_slope,

@@ -7,8 +7,8 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
-from polyceptron.model.channels import as_channel
-from polyceptron.theory.generalisation import error_floor
+from polyceptron.problem.channels import as_channel
+from polyceptron.sides.generalisation import error_floor
 
 
 @pytest.mark.parametrize("k", [2, 3, 4])

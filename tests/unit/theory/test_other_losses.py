@@ -13,13 +13,13 @@ from scipy.optimize import fsolve
 from scipy.special import ndtr
 
 import polyceptron as pc
-from polyceptron.algorithms.message_passing.posterior_mean import amp_erm
+from polyceptron.amp.posterior_mean import amp_erm
 from polyceptron.errors import InvalidInput
-from polyceptron.model import as_channel, as_loss
-from polyceptron.model.law import Law
+from polyceptron.problem import as_channel, as_loss
+from polyceptron.problem.law import Law
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.fields.integrand import FEW
-from polyceptron.theory.fields.points import Points
+from polyceptron.sides.fields.integrand import FEW
+from polyceptron.sides.fields.points import Points
 
 KINKED = ["hinge", "weston-watkins", "squared-hinge"]
 OTHERS = [*KINKED, "smoothed:0.2"]

@@ -4,8 +4,8 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
-from polyceptron.theory.asymptotics import _smallest_root, plan
-from polyceptron.theory.curve import curve_rows
+from polyceptron.questions.asymptotics import _smallest_root, plan
+from polyceptron.questions.curve_rows import curve_rows
 from polyceptron.theory.erm.fixed_point import erm_rows
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.experiments.simulate import run_erm, weights_law
-from polyceptron.model import ERM, Teacher
-from polyceptron.model.checks import difference_basis
-from polyceptron.model.populations import Mixture
-from polyceptron.theory.populations.best_rules import best_class_weight, best_shift
-from polyceptron.theory.populations.scores import population_scores
+from polyceptron.students.simulate import run_erm, weights_law
+from polyceptron.problem import ERM, Teacher
+from polyceptron.checks import difference_basis
+from polyceptron.problem.populations import Mixture
+from polyceptron.questions.best_rules import best_class_weight, best_shift
+from polyceptron.sides.scores import population_scores
 
 RARE = Mixture((0.9, 0.1), separation=2.0)
 

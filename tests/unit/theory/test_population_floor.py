@@ -8,12 +8,12 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import ndtr, owens_t
 
 import polyceptron as pc
-from polyceptron.model import BayesOptimal, Teacher, as_channel
-from polyceptron.model.checks import difference_basis
-from polyceptron.model.populations import Mixture
-from polyceptron.theory.generalisation import error_floor
-from polyceptron.theory.populations import best_rules
-from polyceptron.theory.populations.best_rules import linear_floor, population_floor
+from polyceptron.problem import BayesOptimal, Teacher, as_channel
+from polyceptron.checks import difference_basis
+from polyceptron.problem.populations import Mixture
+from polyceptron.sides.generalisation import error_floor
+from polyceptron.questions import best_rules
+from polyceptron.questions.best_rules import linear_floor, population_floor
 
 
 def bayes_row(mixture, alpha):

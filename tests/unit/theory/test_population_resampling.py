@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import polyceptron as pc
-from polyceptron.model.checks import difference_basis
+from polyceptron.checks import difference_basis
 
 RARE = pc.Mixture((0.8, 0.2), separation=2.0)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.model.checks import difference_basis
+from polyceptron.checks import difference_basis
 
 
 @pytest.mark.parametrize(

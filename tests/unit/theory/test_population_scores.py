@@ -8,19 +8,14 @@ from scipy.integrate import quad
 from scipy.special import log_softmax, ndtr, softmax
 from scipy.stats import multivariate_normal, norm
 
-from polyceptron.model import as_channel
-from polyceptron.model.checks import difference_basis
+from polyceptron.problem import as_channel
+from polyceptron.checks import difference_basis
 from polyceptron.numerics.estimate import uniform_replicates
 from polyceptron.numerics.orthant import orthant_chance
 from polyceptron.numerics.panels import panel_nodes, truncated_nodes
-from polyceptron.theory.calibration import Fresh, binned
-from polyceptron.theory.generalisation import error_on_labels
-from polyceptron.theory.populations.scores import (
-    FieldsLaw,
-    TeacherFields,
-    leading_nodes,
-    population_scores,
-)
+from polyceptron.questions.calibration import Fresh, binned
+from polyceptron.sides.generalisation import error_on_labels
+from polyceptron.sides.scores import FieldsLaw, TeacherFields, leading_nodes, population_scores
 
 
 def probabilities(z):

@@ -12,8 +12,8 @@ from scipy.special import expit
 from scipy.stats import norm
 
 import polyceptron as pc
-from polyceptron.model import Teacher
-from polyceptron.model.populations import Mixture
+from polyceptron.problem import Teacher
+from polyceptron.problem.populations import Mixture
 from polyceptron.theory import separability
 from polyceptron.theory.separability import _many_classes, separable_limit
 

@@ -9,11 +9,11 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import polyceptron as pc
-from polyceptron.model import as_loss, make_population
-from polyceptron.model.checks import difference_basis
+from polyceptron.problem import as_loss, make_population
+from polyceptron.checks import difference_basis
 from polyceptron.theory import separability
-from polyceptron.theory.populations import matrix_graph
-from polyceptron.theory.populations.matrix_fields import matrix_pull, matrix_stiffness
+from polyceptron.sides.matrix import graph as matrix_graph
+from polyceptron.sides.matrix.fields import matrix_pull, matrix_stiffness
 
 CE = pc.ERM("cross-entropy", 0.1, intercept=True)
 

@@ -8,16 +8,16 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from polyceptron.model import Teacher, as_prior, finite_prior
+from polyceptron.problem import Teacher, as_prior, finite_prior
 from polyceptron.numerics.estimate import from_replicates
-from polyceptron.theory.bayes_optimal.channel_table import channel_table
-from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
-from polyceptron.theory.bayes_optimal.solution_curve import curve_of
-from polyceptron.theory.bayes_optimal.transitions import transitions
-from polyceptron.theory.weights.point_rows import point_variance
-from polyceptron.theory.weights.row_sums import finite_row_variance
-from polyceptron.theory.weights.side import row_entropy
-from polyceptron.theory.weights.sign_table import (
+from polyceptron.theory.bayes.channel_table import channel_table
+from polyceptron.theory.bayes.fixed_points import fixed_points
+from polyceptron.theory.bayes.solution_curve import curve_of
+from polyceptron.theory.bayes.transitions import transitions
+from polyceptron.sides.weights.point_rows import point_variance
+from polyceptron.sides.weights.row_sums import finite_row_variance
+from polyceptron.sides.weights.side import row_entropy
+from polyceptron.sides.weights.sign_table import (
     fitted,
     is_sign,
     leading,

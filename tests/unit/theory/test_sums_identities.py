@@ -8,14 +8,14 @@ import pytest
 
 from polyceptron import Teacher
 from polyceptron.errors import InvalidInput
-from polyceptron.model import ERM, as_channel
-from polyceptron.model.law import Law
-from polyceptron.model.losses import Loss, as_loss
+from polyceptron.problem import ERM, as_channel
+from polyceptron.problem.law import Law
+from polyceptron.problem.losses import Loss, as_loss
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.fields import points
-from polyceptron.theory.fields.integrand import FEW, Averages, average
-from polyceptron.theory.fields.points import Points
-from polyceptron.theory.fields.sums import Sums
+from polyceptron.sides.fields import points
+from polyceptron.sides.fields.integrand import FEW, Averages, average
+from polyceptron.sides.fields.points import Points
+from polyceptron.sides.fields.sums import Sums
 
 LAWS = [  # k, noise, τ, q, V: fixed points at much and at few data
     (4, "none", 39.5, 912.0, 1.455),

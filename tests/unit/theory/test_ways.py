@@ -9,15 +9,15 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
-from polyceptron.model import CrossEntropy, Hats, Law, MaxMargin, Ridge, SquareLoss
-from polyceptron.model.features import Spectrum, isotropic
+from polyceptron.problem import CrossEntropy, Hats, Law, MaxMargin, Ridge, SquareLoss
+from polyceptron.problem.spectrum import Spectrum, isotropic
 from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
 from polyceptron.theory.erm.refinement import refine
-from polyceptron.theory.loop import rounds
+from polyceptron.theory.dynamics import rounds
 from polyceptron.theory.separability import loss_at_ridge, separable_up_to
-from polyceptron.theory.sides import erm_sides
+from polyceptron.sides.scalar import erm_sides
 
 NOISES = ["none", "gaussian:0.5", "flips:0.1"]
 TWO_LEVELS = Spectrum([1.6, 0.4], [0.7, 1.2])

@@ -11,13 +11,13 @@ from scipy.special import ndtr
 from scipy.stats import binom, skew
 
 from polyceptron.errors import ComputationFailed
-from polyceptron.model import PRIORS, Perceptron, Teacher, as_prior, finite_prior
-from polyceptron.model.checks import project
-from polyceptron.model.priors.prior import reduced_support
+from polyceptron.problem import PRIORS, Perceptron, Teacher, as_prior, finite_prior
+from polyceptron.checks import project
+from polyceptron.problem.priors.prior import reduced_support
 from polyceptron.numerics.estimate import from_replicates
-from polyceptron.theory.weights import row_sums
-from polyceptron.theory.weights.point_rows import point_error, point_variance
-from polyceptron.theory.weights.row_sums import (
+from polyceptron.sides.weights import row_sums
+from polyceptron.sides.weights.point_rows import point_error, point_variance
+from polyceptron.sides.weights.row_sums import (
     GAP_RULES,
     FieldTable,
     few_shift_error,
@@ -29,7 +29,7 @@ from polyceptron.theory.weights.row_sums import (
     shift_moments,
     single_variance,
 )
-from polyceptron.theory.weights.side import PriorSide, row_entropy, row_rule
+from polyceptron.sides.weights.side import PriorSide, row_entropy, row_rule
 
 SKEWED = finite_prior([-2, 0, 1], [0.2, 0.4, 0.4])
 CONTINUOUS = [as_prior("sparse-gaussian:0.2"), as_prior("laplace")]

@@ -28,18 +28,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.separation import separation
+from polyceptron.fit.separation import separation
 from polyceptron.errors import InvalidInput
-from polyceptron.model import ERM, BayesOptimal, Teacher
+from polyceptron.problem import ERM, BayesOptimal, Teacher
 from polyceptron.numerics import Array
 from polyceptron.report.data.reading import Table
-from polyceptron.report.measured_curve import MeasuredErrors, forecast, measure_errors
-from polyceptron.report.pictures import parts as pic
-from polyceptron.report.pictures.matplotlib_figure import svg_text
-from polyceptron.report.predicted import fit_model
-from polyceptron.report.twins import twin_report
+from polyceptron.questions.measured_curve import MeasuredErrors, forecast, measure_errors
+from polyceptron.pictures import parts as pic
+from polyceptron.pictures.matplotlib_figure import svg_text
+from polyceptron.questions.predicted import fit_model
+from polyceptron.questions.twins import twin_report
 from polyceptron.rows import json_ready
-from polyceptron.theory.generalisation import error_floor
+from polyceptron.sides.generalisation import error_floor
 from polyceptron.version import VERSION
 
 _ASSETS = files("polyceptron.report.data")
@@ -72,7 +72,7 @@ def measure(
     from sklearn.model_selection import train_test_split
     from sklearn.pipeline import make_pipeline
 
-    from polyceptron.algorithms.erm_classifier import ERMClassifier
+    from polyceptron.fit.erm_classifier import ERMClassifier
 
     drawn = table.y.size
     if drawn > _MOST:

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.data_checks import check_choice
+from polyceptron.data.checks import check_choice
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_archive, check_readable
 

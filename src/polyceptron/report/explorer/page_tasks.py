@@ -119,7 +119,7 @@ def perform(task: Task) -> Iterator[dict[str, Any]]:
     elif kind == "limits":
         yield {"result": _limits(settings), "done": 1}
     elif kind == "landscape":
-        from polyceptron.theory.curve import landscape
+        from polyceptron.questions.curve_rows import landscape
 
         yield {"result": landscape(teacher, settings.alpha, within), "done": 1}
     else:
@@ -128,9 +128,9 @@ def perform(task: Task) -> Iterator[dict[str, Any]]:
 
 def _limits(settings: form.PageSettings) -> dict[str, Any]:
     """The transitions; the least error of any rule, and up to where labels can be separated."""
-    from polyceptron.theory.bayes_optimal.transitions import transitions
-    from polyceptron.theory.generalisation import error_floor
-    from polyceptron.theory.populations.best_rules import population_floor
+    from polyceptron.theory.bayes.transitions import transitions
+    from polyceptron.sides.generalisation import error_floor
+    from polyceptron.questions.best_rules import population_floor
     from polyceptron.theory.separability import separability
 
     found: dict[str, Any] = {}
@@ -148,7 +148,7 @@ def _limits(settings: form.PageSettings) -> dict[str, Any]:
 
 def _curve(settings: form.PageSettings) -> Iterator[dict[str, Any]]:
     """The points of the page, then where the line still bends, twice as many in all."""
-    from polyceptron.theory.curve import FIRST, drawn_parts, with_scores
+    from polyceptron.questions.curve_rows import FIRST, drawn_parts, with_scores
 
     teacher: Any = settings.teacher
     estimator = settings.estimator(settings.estimators[0])

@@ -20,9 +20,9 @@ from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
 
-from polyceptron import model as md
+from polyceptron import problem as md
 from polyceptron.errors import InvalidInput
-from polyceptron.report.pictures.parts import LABELS
+from polyceptron.pictures.parts import LABELS
 
 
 class Member(NamedTuple):

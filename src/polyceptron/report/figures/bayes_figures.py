@@ -11,17 +11,17 @@ from typing import Any
 
 import pandas as pd
 
-from polyceptron.experiments.data_runs import trace_rows
-from polyceptron.experiments.simulate import run_amp
-from polyceptron.experiments.tasks import instance_seeds
-from polyceptron.model import make_teacher
+from polyceptron.lab.data_runs import trace_rows
+from polyceptron.students.simulate import run_amp
+from polyceptron.lab.tasks import instance_seeds
+from polyceptron.problem import make_teacher
 from polyceptron.report.figures import figure_spec as spec
-from polyceptron.report.pictures import parts as pic
-from polyceptron.report.pictures.curves import TRANSITION_LABELS, curves_panel, transition_marks
+from polyceptron.pictures import parts as pic
+from polyceptron.pictures.curves import TRANSITION_LABELS, curves_panel, transition_marks
 from polyceptron.rows import Status
-from polyceptron.theory.bayes_optimal.transitions import transitions
-from polyceptron.theory.curve import drawn_rows
-from polyceptron.theory.loop import state_evolution
+from polyceptron.theory.bayes.transitions import transitions
+from polyceptron.questions.curve_rows import drawn_rows
+from polyceptron.theory.dynamics import state_evolution
 from polyceptron.version import VERSION
 
 RADEMACHER = ("argmax", 3, "rademacher")

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from polyceptron.algorithms.erm.fit import fit_erm
-from polyceptron.algorithms.watching import uninterrupted
-from polyceptron.model import AnyTeacher, Dataset, Teacher, make_estimator
+from polyceptron.fit.erm import fit_erm
+from polyceptron.data.watching import uninterrupted
+from polyceptron.problem import AnyTeacher, Dataset, Teacher, make_estimator
 from polyceptron.report.figures import figure_spec as spec
-from polyceptron.report.pictures import parts as pic
-from polyceptron.report.pictures.curves import ERROR, curves_panel, ridge_words, star_trace
+from polyceptron.pictures import parts as pic
+from polyceptron.pictures.curves import ERROR, curves_panel, ridge_words, star_trace
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.erm.margin_law import default_grid, margin_law
+from polyceptron.theory.margins import default_grid, margin_law
 from polyceptron.version import VERSION
 
 CURVES_4A = spec.Curves(

@@ -18,13 +18,13 @@ import numpy as np
 import pandas as pd
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.engine import Listener, Progress
-from polyceptron.experiments.tasks import instance_seeds
+from polyceptron.lab.engine import Listener, Progress
+from polyceptron.lab.tasks import instance_seeds
 from polyceptron.files import write_text
-from polyceptron.model import Teacher, make_estimator
-from polyceptron.report.pictures.matplotlib_figure import Figure, render_matplotlib
-from polyceptron.report.pictures.parts import Panel, Picture
-from polyceptron.theory.curve import FIRST, bends, drawn_rows
+from polyceptron.problem import Teacher, make_estimator
+from polyceptron.pictures.matplotlib_figure import Figure, render_matplotlib
+from polyceptron.pictures.parts import Panel, Picture
+from polyceptron.questions.curve_rows import FIRST, bends, drawn_rows
 from polyceptron.version import VERSION
 
 SEED = 0

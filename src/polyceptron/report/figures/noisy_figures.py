@@ -8,17 +8,17 @@ import numpy as np
 import pandas as pd
 from scipy.special import softmax
 
-from polyceptron.algorithms.separation import is_separable
-from polyceptron.experiments.results import Average
-from polyceptron.model import Teacher, make_estimator
+from polyceptron.fit.separation import is_separable
+from polyceptron.lab.results import Average
+from polyceptron.problem import Teacher, make_estimator
 from polyceptron.report.figures import figure_spec as spec
 from polyceptron.report.figures.bayes_figures import RADEMACHER, transition_rows
 from polyceptron.report.figures.erm_figures import ALPHA, fits
-from polyceptron.report.pictures import parts as pic
-from polyceptron.report.pictures.curves import ERROR, TRANSITION_LABELS, curves_panel
-from polyceptron.theory.calibration import calibration
+from polyceptron.pictures import parts as pic
+from polyceptron.pictures.curves import ERROR, TRANSITION_LABELS, curves_panel
+from polyceptron.questions.calibration import calibration
 from polyceptron.theory.erm.fixed_point import optimal_ridge
-from polyceptron.theory.generalisation import error_floor
+from polyceptron.sides.generalisation import error_floor
 from polyceptron.theory.separability import separability
 
 NOISE = "softmax:3"

@@ -13,7 +13,7 @@ Two systems with the same roots; `equations` chooses:
 
 A loss with f ∝ 1/V (max-margin) has a solution at every λ that differs by its V alone: at λ = 1.
 A loss whose averages are in closed form needs none of them (`Problem.closed_form`). Each is tested
-against the plain loop (`theory/loop.py`). What is known at a root, and how far to trust it, is an
+against the plain loop (`theory/dynamics.py`). What is known at a root, and how far to trust it, is an
 `ErmFixedPoint`.
 """
 
@@ -27,13 +27,13 @@ from typing import Any
 import numpy as np
 
 from polyceptron.display import ShortDisplay
-from polyceptron.model.law import Hats, Law, PaperMatrices
-from polyceptron.model.penalties import spectrum_sums
+from polyceptron.problem.law import Hats, Law, PaperMatrices
+from polyceptron.problem.penalties import spectrum_sums
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
-from polyceptron.theory.fields.integrand import Averages, Averaging
-from polyceptron.theory.generalisation import error_at_tau
-from polyceptron.theory.sides import Problem
+from polyceptron.sides.fields.integrand import Averages, Averaging
+from polyceptron.sides.generalisation import error_at_tau
+from polyceptron.sides.scalar import Problem
 
 Residual = Callable[[Array], Array]
 _FLOOR = 1e-300

@@ -16,12 +16,12 @@ from scipy.interpolate import PchipInterpolator
 
 from polyceptron.display import steps
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.model.checks import check_alpha, check_alphas, check_tolerance
-from polyceptron.model.estimators import ERM, StudentLaw, as_erm, as_estimator
-from polyceptron.model.law import Hats, Law
-from polyceptron.model.losses import LOSSES, Loss, check_symmetric
-from polyceptron.model.penalties import Penalty
-from polyceptron.model.populations import AnyTeacher, Mixture, check_population
+from polyceptron.checks import check_alpha, check_alphas, check_tolerance
+from polyceptron.problem.specs import ERM, StudentLaw, as_erm, as_estimator
+from polyceptron.problem.law import Hats, Law
+from polyceptron.problem.losses import LOSSES, Loss, check_symmetric
+from polyceptron.problem.penalties import Penalty
+from polyceptron.problem.populations import AnyTeacher, Mixture, check_population
 from polyceptron.numerics import Array, short_products
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status, make_row
@@ -30,9 +30,9 @@ from polyceptron.theory.erm.best_ridge import best_ridge
 from polyceptron.theory.erm.coarse_root import Root, coarse_root, small_weights, towards_limit
 from polyceptron.theory.erm.equations import ErmFixedPoint, equations
 from polyceptron.theory.erm.refinement import Refined, refine
-from polyceptron.theory.populations import population_point as unequal
+from polyceptron.theory.erm import unequal_classes as unequal
 from polyceptron.theory.separability import NotSeparableHere, loss_at_ridge, separable_up_to
-from polyceptron.theory.sides import Problem, erm_sides
+from polyceptron.sides.scalar import Problem, erm_sides
 
 _LEVEL = 1  # of a change between two laws, and of a training error that only points know
 _ABSURD = 230.0  # ln q of 1e100: a search that went astray
@@ -81,7 +81,7 @@ def erm_fixed_point(teacher: Any, estimator: Any, alpha: Any, tol: float | None 
 
     Examples
     --------
-    >>> from polyceptron.model import Mixture, Teacher
+    >>> from polyceptron.problem import Mixture, Teacher
     >>> rare = Mixture(shares=(0.9, 0.1), separation=2.0)
     >>> erm_fixed_point(rare, ERM(intercept=True), 3.0).recall.round(4).tolist()
     [0.9721, 0.267]
@@ -233,7 +233,7 @@ def optimal_ridge(
 
     Examples
     --------
-    >>> from polyceptron.model import Teacher
+    >>> from polyceptron.problem import Teacher
     >>> round(optimal_ridge(Teacher(3), "square", 2.0), 4)
     0.8617
     """
@@ -248,7 +248,7 @@ def optimal_ridge(
         return unequal.population_point(teacher, spec, alpha, tol, target=target).ridge
     if target == "error":
         return erm_fixed_point(teacher, ERM(spec.loss, "optimal"), alpha, tol).ridge
-    from polyceptron.theory.calibration import TARGETS, ridge_for  # which asks for fixed points
+    from polyceptron.questions.calibration import TARGETS, ridge_for# which asks for fixed points
 
     if target not in TARGETS:
         allowed = ", ".join(map(repr, TARGETS))
@@ -377,7 +377,7 @@ def ridge_parts(
     `target` is that of `optimal_ridge`; with one that is not the error rows have the scores too.
     A line through them that is `drawn` has up to so many ridges more, where it bends.
     """
-    from polyceptron.theory.curve import bends, with_scores  # which ask for fixed points
+    from polyceptron.questions.curve_rows import bends, with_scores# which ask for fixed points
 
     student = as_estimator(estimator)
     if not student.takes_ridge:

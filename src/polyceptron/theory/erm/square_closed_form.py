@@ -19,13 +19,13 @@ import math
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from polyceptron.model.channels import Channel
-from polyceptron.model.features import Spectrum
-from polyceptron.model.law import Hats, Law
+from polyceptron.problem.channels import Channel
+from polyceptron.problem.spectrum import Spectrum
+from polyceptron.problem.law import Hats, Law
 from polyceptron.rows import Status
 from polyceptron.theory.erm.equations import ErmFixedPoint
-from polyceptron.theory.generalisation import error_on_labels
-from polyceptron.theory.sides import Problem
+from polyceptron.sides.generalisation import error_on_labels
+from polyceptron.sides.scalar import Problem
 
 
 def best_square_ridge(

@@ -1,0 +1,388 @@
+"""X (n, d) as the algorithms see it: products with a thin matrix on either side, and little else.
+
+    fields(U)          (XUᵀ/√d)ᵀ    directions (..., d) to fields (..., n)
+    back(F)            FX/√d        residuals (..., n) to directions (..., d)
+    through(U, inner)  both, with F = inner.rows(rows)(fields): one read where reading is dear
+
+Directions are rows. The precision of the small operand is that of the product. `passes` counts the
+reads of X, one in single precision being one half. The first read finds what cannot be used.
+
+A kind of data is a subclass of `Design` with `read_rows`, or with its own way to work on blocks of
+rows (`each_block`); everything else follows from that, and may be given anew where there is a
+faster way (`stored_designs`). What is done to one block (b, d) are plain functions, so that they
+can be sent to where a block is. Another precision than its own is made in parts that stay in the
+cache. Small data get one thread (`threads_for`): threads of the linear algebra wait for each other
+by spinning, and on scikit-learn's digits two of them took five times as long as one.
+"""
+
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property, wraps
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.data.watching import SILENT, Watch
+from polyceptron.errors import InvalidInput
+from polyceptron.numerics import AnyArray, Array, P, T, one_blas_thread, thread_count
+
+Form = Callable[[AnyArray], AnyArray]  # of rows (b, d), such as their squares
+Inner = Callable[[AnyArray], tuple[AnyArray, Any]]
+"""Fields (..., b) to residuals (..., b), and whatever else is wanted of the samples."""
+
+BLOCK_BYTES = 1 << 22  # stays in the cache
+LARGEST = 1e150  # squares of larger entries overflow
+_FIELDS = 1 << 20  # more than that, of so many classes, are not held at once between two products
+_MANY = 20
+_FEW = 4  # up to so many directions, and from so many entries on, BLAS is quicker with a vector at
+_ENTRIES = 1 << 20  # a time of a block in the cache: in single precision, two to four times
+
+
+def fields_of(block: AnyArray, small: AnyArray, form: Form | None = None) -> AnyArray:
+    """small form(block)ᵀ, (m, d) to (m, b), in the precision of `small`."""
+    vectors = form is None and _by_vectors(block, small)
+    if form is None and block.dtype == small.dtype and not vectors:
+        return np.asarray(small @ block.T)
+    out = np.empty((len(small), len(block)), small.dtype)
+    for rows, part in _parts(block, small.dtype):
+        if vectors:
+            for u, z in zip(small, out, strict=True):
+                z[rows] = part @ u
+        else:
+            out[:, rows] = small @ (part if form is None else form(part)).T
+    return out
+
+
+def back_of(block: AnyArray, small: AnyArray, form: Form | None = None) -> AnyArray:
+    """small form(block), (m, b) to (m, d); parts are added in double precision."""
+    vectors = form is None and _by_vectors(block, small)
+    if form is None and block.dtype == small.dtype and not vectors:
+        # On one thread F @ X is the faster form; on several it waits for the slowest at every
+        # block, and a busy machine makes it wait for long.
+        return np.asarray(small @ block if thread_count() == 1 else (block.T @ small.T).T)
+    out = np.zeros((len(small), block.shape[1]))
+    for rows, part in _parts(block, small.dtype):
+        if vectors:
+            for f, g in zip(small, out, strict=True):
+                g += f[rows] @ part
+        else:
+            out += small[:, rows] @ (part if form is None else form(part))
+    return out if form is not None else out.astype(small.dtype, copy=False)
+
+
+def _by_vectors(block: AnyArray, small: AnyArray) -> bool:
+    return small.dtype == np.float32 and 1 < len(small) <= _FEW and block.size >= _ENTRIES
+
+
+def through_of(
+    block: AnyArray, small: AnyArray, shape: tuple[int, ...], inner: Inner
+) -> tuple[AnyArray, Any]:
+    """f block with f = inner(small blockᵀ), fields in the given leading shape; and what else."""
+    block = block.astype(small.dtype, copy=False)  # once for both products
+    f, rest = inner(fields_of(block, small).reshape(*shape, len(block)))
+    return back_of(block, f.reshape(-1, len(block))), rest
+
+
+def square_sums(block: AnyArray) -> tuple[tuple[int, ...], Array, int | None]:
+    """The block's shape, the sum of squares of each row (b,), and the first row not to be used."""
+    if block.ndim != 2:
+        return block.shape, np.zeros(0), None
+    sums = np.empty(len(block))
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums[:] = np.einsum("ij,ij->i", block, block)
+        if block.dtype == np.float32 and not np.isfinite(sums).all():  # of larger range
+            for rows, part in _parts(block, np.float64):
+                sums[rows] = np.einsum("ij,ij->i", part, part)
+    if sums.size and not float(sums.max()) < LARGEST**2:
+        bad = ~usable(block).all(1)
+        if bad.any():
+            return block.shape, sums, int(bad.argmax())
+    return block.shape, sums, None
+
+
+def usable(entries: AnyArray) -> NDArray[np.bool_]:
+    """Which entries are finite and can be squared, of the same shape."""
+    if entries.dtype == np.float32:  # none is too large
+        return np.isfinite(entries)
+    return np.abs(entries) < LARGEST
+
+
+def _parts(block: AnyArray, dtype: Any) -> Iterator[tuple[slice, AnyArray]]:
+    """Rows that stay in the cache, in this precision; all at once where rows are not contiguous."""
+    n, d = block.shape
+    same = block.dtype == dtype
+    share = BLOCK_BYTES if same else BLOCK_BYTES // 4  # the last part and the next are both held
+    step = max(16, share // max(1, d * np.dtype(dtype).itemsize))
+    if same and not block.flags.c_contiguous:
+        step = n
+    for first in range(0, n, step):
+        rows = slice(first, min(first + step, n))
+        yield rows, block[rows].astype(dtype, copy=False)
+
+
+def threads_for(X: Any) -> AbstractContextManager[Any]:
+    """A limit of one thread while X (n, d) is small."""
+    small = math.prod(getattr(X, "shape", ())) <= 1_000_000  # what has none is a list, and small
+    return one_blas_thread() if small else nullcontext()
+
+
+def threads_of_data(fit: Callable[P, T]) -> Callable[P, T]:
+    """A method `fit(self, X, ...)` that uses as many threads as X is worth."""
+
+    @wraps(fit)
+    def fitted(*args: P.args, **options: P.kwargs) -> T:
+        with threads_for(args[1] if len(args) > 1 else options.get("X")):
+            return fit(*args, **options)
+
+    return fitted
+
+
+_COPY_MB = os.environ.get("POLYCEPTRON_COPY_MB", "")
+COPY_BYTES = (int(_COPY_MB) if _COPY_MB.isdigit() else 256) << 20
+"""Of arrays in memory that may be copied where that is quicker; POLYCEPTRON_COPY_MB=0 for none."""
+
+
+class ColumnMoments(NamedTuple):
+    """Mean, standard deviation and largest absolute value of each column, all (d,)."""
+
+    mean: Array
+    deviation: Array
+    largest: Array
+
+
+class Design(ABC):
+    """X (n, d); see the module's docstring."""
+
+    watch: Watch = SILENT  # is told of every pass
+
+    def __init__(self, shape: tuple[int, int], dtype: Any) -> None:
+        if len(shape) != 2 or 0 in shape:
+            raise InvalidInput(
+                f"X must be a matrix (n_samples, dimension) and not empty, got shape {shape}"
+            )
+        self.shape, self.dtype = shape, np.dtype(dtype)
+        self.n_samples, self.dimension = shape
+        self.scale, self.passes = 1 / math.sqrt(self.dimension), 0.0
+
+    @abstractmethod
+    def read_rows(self, rows: Any) -> AnyArray:
+        """Rows of X picked by a slice or an index array, dense (m, d), in its own precision."""
+
+    def blocks(self, n_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
+        """Slices of about `n_bytes` and the rows there, which the next may overwrite."""
+        for rows in self.slices(n_bytes):
+            yield rows, self.read_rows(rows)
+
+    def slices(self, n_bytes: int) -> Iterator[slice]:
+        """Of the rows, each of about so many bytes."""
+        step = max(16, n_bytes // max(1, self.dimension * self.dtype.itemsize))
+        for begin in range(0, self.n_samples, step):
+            yield slice(begin, min(begin + step, self.n_samples))
+
+    def each_block(
+        self,
+        work: Callable[..., Any],
+        shared: tuple[Any, ...] = (),
+        parts: Callable[[slice], tuple[Any, ...]] | None = None,
+        n_bytes: int = BLOCK_BYTES,
+    ) -> Iterator[tuple[slice, Any]]:
+        """work(block, *shared, *parts(rows)) for the blocks of rows, in order."""
+        for rows, block in self.blocks(n_bytes):
+            yield rows, work(block, *shared, *(parts(rows) if parts is not None else ()))
+
+    @cached_property
+    def row_norms(self) -> Array:
+        """‖x_μ‖/√d, (n,); the first read of X, which finds what cannot be used."""
+        out = np.empty(self.n_samples)
+        for rows, (shape, squares, bad) in self.each_block(square_sums):
+            expected = (rows.stop - rows.start, self.dimension)
+            if tuple(shape) != expected:
+                raise InvalidInput(
+                    f"rows {rows.start} to {rows.stop - 1} of X have the shape {tuple(shape)}, not "
+                    f"{expected}"
+                )
+            if bad is not None:
+                raise too_large(rows.start + bad, rows)
+            out[rows] = squares
+        self.count(self.dtype)
+        return np.sqrt(out) * self.scale
+
+    def check_entries(self) -> None:
+        """Every entry finite and small enough to be squared, or an error message with its row."""
+        _ = self.row_norms
+
+    def count(self, dtype: Any) -> None:
+        """One more read of X in this precision."""
+        self.passes += np.dtype(dtype).itemsize / 8
+        self.watch.read(self.passes)
+
+    @contextmanager
+    def watched(self, watch: Watch) -> Iterator[Watch]:
+        """Tell `watch` of every pass for a while."""
+        self.watch, before = watch, self.watch
+        try:
+            yield watch
+        finally:
+            self.watch = before
+
+    reading_is_dear = False  # one read for two products is worth more than products at once
+    rows_are_cheap = False  # blocks are at hand as they are: products may be made by block
+
+    @property
+    def may_be_copied(self) -> bool:
+        """Whether X in double precision is small enough to be held in memory beside itself."""
+        return 8 * self.n_samples * self.dimension <= COPY_BYTES
+
+    @property
+    def single_is_quicker(self) -> bool:
+        """Whether a product in single precision is cheaper, and safe for entries of this size."""
+        return self.dtype == np.float32 and self.squares_are_safe
+
+    @property
+    def squares_are_safe(self) -> bool:
+        """Whether squares of the entries stay inside single precision."""
+        largest = float(self.row_norms.max())  # within a factor √d of the largest entry
+        return 1e-12 < largest < 1e12 * self.scale
+
+    def fields(self, U: AnyArray) -> AnyArray:
+        """(XUᵀ/√d)ᵀ: directions (..., d) to fields (..., n)."""
+        self.count(U.dtype)
+        small = (U * U.dtype.type(self.scale)).reshape(-1, self.dimension)
+        return self.times_columns(small).reshape(*U.shape[:-1], self.n_samples)
+
+    def back(self, F: AnyArray) -> AnyArray:
+        """FX/√d: residuals (..., n) to directions (..., d)."""
+        self.count(F.dtype)
+        small = (F * F.dtype.type(self.scale)).reshape(-1, self.n_samples)
+        return self.times_rows(small).reshape(*F.shape[:-1], self.dimension)
+
+    def through(self, U: AnyArray, inner: Any) -> tuple[AnyArray, list[Any]]:
+        """FX/√d (..., d) with F = inner(XUᵀ/√d), and what else `inner` gave, block by block."""
+        shape, found = U.shape[:-1], list[Any]()
+        wide = shape[-1] >= _MANY and math.prod(shape) * self.n_samples > _FIELDS
+        if not (self.reading_is_dear or (wide and self.rows_are_cheap)):
+            F, rest = inner(self.fields(U))
+            return self.back(F), [rest]
+        small = (U * U.dtype.type(self.scale)).reshape(-1, self.dimension)
+        out = np.zeros(small.shape)
+        self.count(U.dtype)
+        work, own = through_of, lambda rows: (inner.rows(rows),)
+        most = _FIELDS * self.dimension * self.dtype.itemsize // len(small)
+        for _, (part, rest) in self.each_block(work, (small, shape), own, min(BLOCK_BYTES, most)):
+            out += part
+            found.append(rest)
+        return (out * self.scale).astype(U.dtype, copy=False).reshape(U.shape), found
+
+    def times_columns(self, small: AnyArray) -> AnyArray:
+        """small Xᵀ, (m, d) to (m, n)."""
+        return self._by_row(small, small.dtype)
+
+    def times_rows(self, small: AnyArray) -> AnyArray:
+        """small X, (m, n) to (m, d)."""
+        return self._total(small).astype(small.dtype, copy=False)
+
+    def fields_squared(self, C: Array) -> Array:
+        """C(X²)ᵀ/d, (c, d) to (c, n): squares are taken by block, never of all X at once."""
+        return self._by_row((C / self.dimension).astype(self.dtype), np.float64, np.square)
+
+    def back_squared(self, H: Array) -> Array:
+        """HX²/d, (c, n) to (c, d)."""
+        return self._total((H / self.dimension).astype(self.dtype), np.square)
+
+    def _by_row(self, small: AnyArray, dtype: Any, form: Form | None = None) -> AnyArray:
+        """small form(X)ᵀ, (m, d) to (m, n)."""
+        out = np.empty((len(small), self.n_samples), dtype)
+        for rows, part in self.each_block(fields_of, (small, form)):
+            out[:, rows] = part
+        return out
+
+    def _total(self, small: AnyArray, form: Form | None = None) -> Array:
+        """small form(X), (m, n) to (m, d), in double precision."""
+        out = np.zeros((len(small), self.dimension))
+        for _, part in self.each_block(back_of, (), lambda rows: (small[:, rows], form)):
+            out += part
+        return out
+
+    def scaled_rows(self, rows: Any, dtype: Any = np.float64) -> AnyArray:
+        """Rows of X/√d, in double precision or this one."""
+        part = self.read_rows(rows)
+        self.passes += len(part) / self.n_samples
+        return np.multiply(part, self.scale, dtype=dtype)
+
+    def gram(self) -> Array:
+        """XᵀX/d (d, d) if n ≥ d, else XXᵀ/d (n, n), in double precision."""
+        (n, d), scale = self.shape, np.float64(self.scale)
+        self.count(np.float64)
+        size = max(BLOCK_BYTES, 8 * min(n, d) ** 2)  # of a block: no larger than the answer
+        if n < d:
+            wide = np.empty((n, n))
+            for rows, block in self.blocks(size):
+                wide[rows] = self.times_columns(block * scale**2)
+            return wide
+        out = np.zeros((d, d))
+        for rows, part in self.each_block(lambda block: (A := block * scale).T @ A, (), None, size):
+            out += part
+            height = rows.stop - rows.start
+            self.watch.step(-(-rows.stop // height), -(-n // height), math.inf, 0.0)
+        return out
+
+    @cached_property
+    def column_squares(self) -> Array:
+        """Σ_μ x_jμ²/d of every feature, (d,)."""
+        self.count(self.dtype)
+        return self.back_squared(np.ones((1, self.n_samples)))[0]
+
+    @cached_property
+    def stretch(self) -> float:
+        """A number that ‖X/√d‖ is not above, in 99 of 100 draws of the random start.
+
+        After q = 8 turns of XᵀX/d a unit vector x has the length ‖X/√d‖^{2q}|x·v| at least, with v
+        the loudest direction; |x·v| is below 0.01/√d in one draw of a hundred.
+        """
+        v = np.random.default_rng(0).standard_normal(self.dimension)
+        v /= np.linalg.norm(v)
+        reach = math.log(math.sqrt(self.dimension) / 0.01)
+        for _ in range(8):
+            v = self.back(self.fields(v[None]))[0]
+            length = float(np.linalg.norm(v))
+            if length == 0:
+                return 0.0
+            reach += math.log(length)
+            v /= length
+        return min(math.exp(reach / 16), float(np.linalg.norm(self.row_norms)))
+
+    def largest(self) -> Array:
+        """The largest absolute value of each column, (d,)."""
+        found = [part for _, part in self.each_block(lambda block: np.abs(block).max(0))]
+        return np.max(found, axis=0).astype(float)
+
+    def column_moments(self, weights: Array | None = None) -> ColumnMoments:
+        """With weights (n,); in units in which the squares of huge entries do not overflow.
+
+        Rows less the first one are summed, so that a column of equal entries has the deviation 0.
+        """
+        first = np.asarray(self.read_rows(slice(0, 1))[0], dtype=float)
+        w, largest = weights_or_ones(weights, self.n_samples), self.largest()
+        unit = np.maximum(largest, np.finfo(float).tiny)
+        mean = self._total(w[None], lambda x: (x - first) / unit)[0] / w.sum()
+        square = self._total(w[None], lambda x: np.square((x - first) / unit - mean))[0] / w.sum()
+        self.passes += 3
+        return ColumnMoments(first + mean * unit, np.sqrt(square) * unit, largest)
+
+
+def weights_or_ones(weights: Array | None, n: int) -> Array:
+    """Weights (n,) of samples; all the same where none are given."""
+    return np.ones(n) if weights is None else weights
+
+
+def too_large(row: int, block: slice | None = None) -> InvalidInput:
+    """The error message for entries that cannot be squared, with the rows of their block."""
+    where = "" if block is None else f" (in the block of rows {block.start} to {block.stop - 1})"
+    return InvalidInput(
+        f"X must be finite with entries below {LARGEST:g} in size; row {row} has NaN, infinite or "
+        f"enormous entries{where}"
+    )

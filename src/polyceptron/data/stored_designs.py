@@ -1,0 +1,467 @@
+"""The designs of each kind of data; `open_design` chooses the one that holds the X that was given.
+
+Numpy arrays are neither copied nor scaled, but where eight digits are not needed a copy in single
+precision (of X up to `COPY_BYTES`) makes fits 1.2 to 2.1 times as fast. Sparse matrices are never
+centred, which would fill them. Memory maps are read from their file, block by block: pages of a map
+would count as this process's memory, and a file cut short under a map would end the program.
+
+Features that are scaled, and samples that are weighted, without a copy of X:
+
+    A = (X − 1mᵀ) diag(1/s),  a constant column behind it if asked:   A uᵀ = X(u/s)ᵀ − m·(u/s)
+
+is a design over any other: a sparse matrix stays sparse, an array is not copied (`ScaledDesign`), a
+file stays on disk and a Dask array on its cluster (`BlockwiseDesign`).
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import import_module
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.data import design as designs
+from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.checks import as_numbers
+from polyceptron.numerics import AnyArray, Array
+
+
+class ArrayDesign(designs.Design):
+    """An array (n, d) in memory, of whatever numpy reads as numbers; floats are not converted."""
+
+    rows_are_cheap = True
+
+    def __init__(self, X: Any) -> None:
+        array = as_numbers(X, "X")
+        self._X = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+        super().__init__(array.shape, self._X.dtype)  # type: ignore[arg-type]  # two axes, checked
+
+    def read_rows(self, rows: Any) -> AnyArray:
+        return np.asarray(self._X[rows])
+
+    @cached_property
+    def _single(self) -> AnyArray:
+        return self._X.astype(np.float32)
+
+    @property
+    def single_is_quicker(self) -> bool:
+        """Whether the entries can be squared in single precision, and X be copied to it."""
+        small = self.dtype == np.float32 or self._X.nbytes <= designs.COPY_BYTES
+        return small and self.squares_are_safe
+
+    def times_columns(self, small: AnyArray) -> AnyArray:
+        return designs.fields_of(self._in(small.dtype), small)
+
+    def times_rows(self, small: AnyArray) -> AnyArray:
+        return designs.back_of(self._in(small.dtype), small)
+
+    def gram(self) -> Array:
+        if self.dtype != np.float64:
+            return super().gram()
+        self.count(np.float64)
+        X = self._X
+        result: Array = X.T @ X if len(X) >= self.dimension else X @ X.T
+        result *= self.scale**2
+        return result
+
+    def _in(self, dtype: Any) -> AnyArray:
+        """X in single precision if asked; doubles of a single-precision X are made part by part."""
+        return self._single if dtype == np.float32 and self.dtype != np.float32 else self._X
+
+
+def _floats(X: Any) -> Any:
+    """A matrix of any library in single or double precision, or an error message."""
+    if X.dtype.kind not in "biuf":
+        raise InvalidInput(f"X must hold real numbers, got {X.dtype} entries")
+    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+
+
+class SparseDesign(designs.Design):
+    """A matrix in compressed rows; other formats are converted once."""
+
+    def __init__(self, X: Any) -> None:
+        rows = _floats(X).tocsr()
+        if not rows.has_canonical_format:
+            rows = rows.copy()
+            rows.sum_duplicates()
+        super().__init__(rows.shape, rows.dtype)
+        self._X = rows
+
+    def read_rows(self, rows: Any) -> AnyArray:
+        return np.asarray(self._X[rows].toarray())
+
+    def times_columns(self, small: AnyArray) -> AnyArray:
+        return np.asarray((self._X @ small.T).T.astype(small.dtype, copy=False))
+
+    def times_rows(self, small: AnyArray) -> AnyArray:
+        return np.asarray((self._X.T @ small.T).T.astype(small.dtype, copy=False))
+
+    @cached_property
+    def _squares(self) -> Any:
+        return self._X.multiply(self._X).tocsr()
+
+    def fields_squared(self, C: Array) -> Array:
+        return np.asarray((self._squares @ (C / self.dimension).T).T, dtype=np.float64)
+
+    def back_squared(self, H: Array) -> Array:
+        return np.asarray((self._squares.T @ (H / self.dimension).T).T, dtype=np.float64)
+
+    @cached_property
+    def row_norms(self) -> Array:  # type: ignore[override]
+        return np.sqrt(np.asarray(self._squares.sum(1, dtype=np.float64)).ravel()) * self.scale
+
+    def column_moments(self, weights: Array | None = None) -> designs.ColumnMoments:
+        w = designs.weights_or_ones(weights, self.n_samples)
+        X = self._X
+        total, row = w.sum(), np.repeat(np.arange(self.n_samples), np.diff(X.indptr))
+        largest = np.asarray(abs(X).max(0).todense(), dtype=float).ravel()
+        unit = np.maximum(largest, np.finfo(float).tiny)
+        part, share = X.data / unit[X.indices], w[row]
+        mean = np.bincount(X.indices, share * part, self.dimension) / total
+        filled = np.bincount(X.indices, share, self.dimension)
+        off = np.bincount(X.indices, share * (part - mean[X.indices]) ** 2, self.dimension)
+        square = off + np.maximum(total - filled, 0.0) * mean**2
+        return designs.ColumnMoments(mean * unit, np.sqrt(square / total) * unit, largest)
+
+    def check_entries(self) -> None:
+        bad = ~designs.usable(self._X.data)
+        if bad.any():
+            row = int(np.searchsorted(self._X.indptr, int(bad.argmax()), side="right")) - 1
+            raise designs.too_large(row)
+
+
+class FileDesign(designs.Design):
+    """The rows of a memory map, read from its file; from the map itself where that has none."""
+
+    reading_is_dear = True
+
+    @classmethod
+    def of(cls, X: Any) -> FileDesign:
+        """From a memory map (n, d), or an error message."""
+        if X.ndim == 2 and X.dtype not in (np.float32, np.float64):
+            raise InvalidInput(
+                f"X is a memory map of {X.dtype} entries, rows 0 to {len(X) - 1}: in double "
+                "precision it would be a copy in memory; save it as float32 or float64"
+            )
+        contiguous = X.ndim != 2 or (X.strides[1] == X.itemsize and X.strides[0] >= 0)
+        if X.size and X.shape[1:] != (1,) and not contiguous:
+            raise InvalidInput(
+                f"X is a memory map stored by columns (rows 0 to {len(X) - 1} are scattered over "
+                "all of the file): save it by rows, as numpy.ascontiguousarray makes it"
+            )
+        return cls(X)
+
+    def __init__(self, X: Any) -> None:
+        super().__init__(X.shape, X.dtype)
+        self._X, self._name = X, str(getattr(X, "filename", None) or "")
+        self._file: IO[bytes] | None = None
+        self._row_bytes = self.dimension * self.dtype.itemsize
+        if X.strides == (self._row_bytes, X.itemsize) and X.mode in ("r", "r+", "w+"):
+            self._open()
+
+    def __del__(self) -> None:
+        if getattr(self, "_file", None) is not None:
+            self._file.close()  # type: ignore[union-attr]
+
+    def _open(self) -> None:
+        """Find the map's file, unless it has none or another file has taken its name."""
+        base = np.frombuffer(self._X._mmap, np.uint8).ctypes.data
+        before = int(self._X.__array_interface__["data"][0]) - base
+        pages = int(self._X.offset) // mmap.ALLOCATIONGRANULARITY
+        self._first = pages * mmap.ALLOCATIONGRANULARITY + before
+        try:
+            self._file = open(self._name, "rb", buffering=0)  # noqa: SIM115  # as long as X
+        except OSError:
+            return
+        held = (os.fstat(self._file.fileno()).st_size - self._first) // self._row_bytes
+        if held < self.n_samples:
+            raise self._missing(max(held, 0), self.n_samples, "the file is cut short")
+        if self._read(slice(0, 1)).tobytes() != self._X[:1].tobytes():
+            self._file.close()
+            self._file = None
+
+    def read_rows(self, rows: Any) -> AnyArray:
+        if self._file is None:
+            return np.array(self._X[rows])
+        if isinstance(rows, slice) and rows.step in (None, 1):
+            first, last, _ = rows.indices(self.n_samples)
+            return self._read(slice(first, max(first, last)))
+        picked = np.arange(self.n_samples)[rows]
+        out = np.empty((len(picked), self.dimension), self.dtype)
+        for i, row in enumerate(picked.tolist()):
+            self._read(slice(row, row + 1), out[i : i + 1])
+        return out
+
+    def blocks(self, n_bytes: int = designs.BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
+        buffer = np.empty((next(self.slices(n_bytes)).stop, self.dimension), self.dtype)
+        for rows in self.slices(n_bytes):
+            yield rows, self._read(rows, buffer[: rows.stop - rows.start])
+
+    def _read(self, rows: slice, into: AnyArray | None = None) -> AnyArray:
+        """These rows, read into an array of their shape."""
+        if self._file is None:
+            return np.array(self._X[rows])
+        if into is None:
+            into = np.empty((rows.stop - rows.start, self.dimension), self.dtype)
+        view, done = memoryview(into.reshape(-1)).cast("B"), 0  # type: ignore[arg-type]
+        try:
+            self._file.seek(self._first + rows.start * self._row_bytes)
+            while done < len(view):
+                got = self._file.readinto(view[done:])  # type: ignore[attr-defined]
+                if not got:
+                    raise self._missing(rows.start, rows.stop, "the file is cut short")
+                done += got
+        except OSError as error:
+            raise self._missing(rows.start, rows.stop, error.strerror or str(error)) from None
+        return into
+
+    def _missing(self, first: int, last: int, why: str) -> InvalidInput:
+        return InvalidInput(
+            f"rows {first} to {last - 1} of X cannot be read from {self._name!r}: {why}"
+        )
+
+
+_NEAR = 30.0  # times s: no more than a digit and a half of m is lost in the products
+
+
+@dataclass(frozen=True)
+class ScaleRows:
+    """(x − shift)/scale of the features that are `kept` (d,), and a column that is `constant`."""
+
+    shift: Array
+    scale: Array
+    kept: NDArray[np.bool_]
+    constant: float | None = None
+
+    @property
+    def dimension(self) -> int:
+        return int(self.kept.sum()) + (self.constant is not None)
+
+    def __call__(self, block: AnyArray) -> AnyArray:
+        kept = slice(None) if self.kept.all() else self.kept
+        out = np.empty((len(block), self.dimension))
+        part = out if self.constant is None else out[:, :-1]
+        np.subtract(block[:, kept], self.shift[kept], out=part)
+        part /= self.scale[kept]
+        if self.constant is not None:
+            out[:, -1] = self.constant
+        return out
+
+
+class BlockwiseDesign(designs.Design):
+    """The rows of `base` under a map (b, d) to (b, dimension), made block by block."""
+
+    reading_is_dear = True
+
+    def __init__(self, base: designs.Design, map: designs.Form, dimension: int) -> None:
+        super().__init__((base.n_samples, dimension), np.float64)
+        self.base, self._map = base, map
+
+    @property
+    def rescaled(self) -> ScaleRows | None:
+        """The map, where it scales every feature of `base` and adds none."""
+        one = self._map if isinstance(self._map, ScaleRows) else None
+        return one if one is not None and one.kept.all() and one.constant is None else None
+
+    def column_moments(self, weights: Array | None = None) -> designs.ColumnMoments:
+        if (by := self.rescaled) is None:
+            return super().column_moments(weights)
+        mean, deviation, largest = self.base.column_moments(weights)
+        most = (largest + np.abs(by.shift)) / by.scale
+        return designs.ColumnMoments((mean - by.shift) / by.scale, deviation / by.scale, most)
+
+    def read_rows(self, rows: Any) -> AnyArray:
+        return self._map(self.base.read_rows(rows))
+
+    def blocks(self, *given: Any) -> Iterator[tuple[slice, AnyArray]]:
+        return ((rows, self._map(block)) for rows, block in self.base.blocks(*given))
+
+    def each_block(self, work: Callable[..., Any], *given: Any) -> Iterator[tuple[slice, Any]]:
+        made = self._map  # the design itself stays here
+        return self.base.each_block(lambda block, *more: work(made(block), *more), *given)
+
+
+def scaled(
+    base: designs.Design,
+    shift: Array | None,
+    scale: Array,
+    kept: NDArray[np.bool_] | None = None,
+    constant: float | None = None,
+    near: bool | None = None,
+) -> designs.Design:
+    """(x − shift)/scale of the features `kept` (d,), or all, and a column that is `constant`.
+
+    `near`: whether no shift is far beyond the deviation of its feature, if that is known: features
+    that are scaled already are then scaled once for both, and arrays may be copied.
+    """
+    known, move = near is not None, np.zeros(base.dimension) if shift is None else shift
+    rows = ScaleRows(move, scale, np.full(base.dimension, True) if kept is None else kept, constant)
+    if near is None:
+        near = isinstance(base, SparseDesign) or bool((np.abs(move) <= _NEAR * scale).all())
+    elif isinstance(base, BlockwiseDesign) and base.rescaled is not None:
+        first, near = base.rescaled, near and isinstance(base, ScaledDesign)
+        rows = replace(rows, shift=first.shift + first.scale * move, scale=first.scale * scale)
+        base = base.base
+    if near and rows.kept.all() and not base.reading_is_dear:
+        return ScaledDesign(base, rows)
+    if known and base.may_be_copied and not base.reading_is_dear:
+        return ArrayDesign(rows(base.read_rows(slice(None))))
+    return BlockwiseDesign(base, rows, rows.dimension)
+
+
+class ScaledDesign(BlockwiseDesign):
+    """Every feature of `base`, scaled, by products with `base` itself."""
+
+    reading_is_dear = False
+
+    def __init__(self, base: designs.Design, rows: ScaleRows) -> None:
+        super().__init__(base, rows, rows.dimension)
+        self._width, self._by = base.dimension, rows
+        self.rows_are_cheap = base.rows_are_cheap
+
+    @property
+    def single_is_quicker(self) -> bool:
+        return self.base.single_is_quicker and self.squares_are_safe
+
+    def times_columns(self, small: AnyArray) -> AnyArray:
+        part = small[:, : self._width] / self._by.scale
+        out = self.base.times_columns(part.astype(small.dtype, copy=False)).astype(np.float64)
+        out -= (part @ self._by.shift)[:, None]
+        if self._by.constant is not None:
+            out += self._by.constant * small[:, self._width :]
+        return out.astype(small.dtype, copy=False)
+
+    def times_rows(self, small: AnyArray) -> AnyArray:
+        total = small.sum(1, keepdims=True, dtype=np.float64)
+        out = (self.base.times_rows(small) - total * self._by.shift) / self._by.scale
+        if self._by.constant is not None:
+            out = np.hstack([out, self._by.constant * total])
+        return out.astype(small.dtype, copy=False)
+
+
+class DaskDesign(designs.Design):
+    """A Dask array (n, d), or dataframe, in chunks of whole rows: each is one block.
+
+    Work is sent to where the rows are: the cluster of a `distributed.Client` if there is one, else
+    threads of this process. Chunks that are not kept (`X.persist()`) are read again for each pass.
+    Dask repeats what a lost worker had; sums are taken here, in the order of the rows.
+    """
+
+    reading_is_dear = True
+
+    def __init__(self, X: Any) -> None:
+        if hasattr(X, "to_dask_array"):
+            X = X.to_dask_array(lengths=True)
+        if getattr(X, "ndim", 0) != 2 or not hasattr(X, "chunks"):
+            raise InvalidInput(
+                f"X must be a matrix (n_samples, dimension), got a Dask {type(X).__name__} with "
+                f"{getattr(X, 'ndim', 'no')} axes"
+            )
+        if np.isnan(X.chunks[0]).any() or np.isnan(X.chunks[1]).any():
+            raise InvalidInput(
+                "X is a Dask array with chunks of unknown numbers of rows: call "
+                "X.compute_chunk_sizes() first, or to_dask_array(lengths=True) on a dataframe"
+            )
+        if len(X.chunks[1]) > 1:
+            widths = ", ".join(map(str, X.chunks[1][:3]))
+            raise InvalidInput(
+                f"X is a Dask array with chunks along its columns ({widths}, ... of "
+                f"{X.shape[1]}; the first block of rows is 0 to {X.chunks[0][0] - 1}): chunks must "
+                "hold whole rows, as X.rechunk({1: -1}) makes them"
+            )
+        self._X = X = _floats(X)
+        super().__init__(X.shape, X.dtype)
+        self._chunks = X.to_delayed(optimize_graph=True).ravel()
+        ends = np.cumsum(X.chunks[0]).tolist()
+        self._rows = [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
+
+    def read_rows(self, rows: Any) -> AnyArray:
+        return np.asarray(self._wait([self._X[rows]])[0])
+
+    def blocks(self, n_bytes: int = designs.BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
+        for rows, chunk in zip(self._rows, self._chunks, strict=True):
+            yield rows, np.asarray(self._wait([chunk])[0])
+
+    def each_block(
+        self, work: Any, shared: Any = (), parts: Any = None, n_bytes: int = 0
+    ) -> Iterator[tuple[slice, Any]]:
+        dask: Any = import_module("dask")
+
+        def send(what: Any) -> Any:  # as one key, whatever it is made of
+            return dask.delayed(what, pure=False, traverse=False)
+
+        given, do = [send(item) for item in shared], dask.delayed(work, pure=False)
+        for begin in range(0, len(self._rows), 512):
+            some = range(begin, min(begin + 512, len(self._rows)))
+            tasks, places = [], self._places()
+            for i in some:
+                own = parts(self._rows[i]) if parts is not None else ()
+                held = places.get(str(self._chunks[i].key))
+                place = {"workers": held, "allow_other_workers": True} if held else {}
+                with dask.annotate(**place):
+                    tasks.append(do(self._chunks[i], *given, *map(send, own)))
+            for i, found in zip(some, self._wait(tasks), strict=True):
+                yield self._rows[i], found
+
+    def _places(self) -> dict[str, list[str]]:
+        """The workers that hold each persisted chunk: unasked, Dask sends rows to idle ones."""
+        cluster = sys.modules.get("distributed")
+        futures = [] if cluster is None else cluster.futures_of(self._X)
+        if not futures:
+            return {}
+        try:
+            found = futures[0].client.who_has(futures)
+        except Exception as error:  # of whatever kind: the work itself will raise it
+            logging.getLogger(__name__).debug("asking who holds the blocks: %s", error)
+            return {}
+        return {str(key): list(held) for key, held in found.items() if held}
+
+    def _wait(self, tasks: list[Any]) -> list[Any]:
+        """The results, or an error message for what kept Dask from them."""
+        dask: Any = import_module("dask")
+        try:
+            return list(dask.compute(*tasks))
+        except (InvalidInput, ComputationFailed):
+            raise
+        except Exception as error:
+            name = type(error).__name__
+            logging.getLogger(__name__).debug("computing on blocks: %s", error)
+            if name == "KilledWorker":
+                raise ComputationFailed(
+                    "several workers of the cluster died while working on one block of X (killed, "
+                    "or out of memory?): use smaller chunks of rows"
+                ) from None
+            if name.endswith("CancelledError") or name in ("CommClosedError", "TimeoutError"):
+                raise ComputationFailed(
+                    "lost the Dask scheduler; with a checkpoint the same call goes on from there "
+                    "when a scheduler is back"
+                ) from None
+            for rows, chunk in zip(self._rows, self._chunks, strict=True):  # which cannot be read?
+                try:
+                    dask.compute(dask.delayed(np.shape)(chunk))
+                except Exception:
+                    raise InvalidInput(
+                        f"rows {rows.start} to {rows.stop - 1} of X cannot be read: {name}: {error}"
+                    ) from None
+            raise
+
+
+def open_design(X: Any) -> designs.Design:
+    """The design that holds X; nothing is read yet."""
+    if isinstance(X, designs.Design):
+        return X
+    if isinstance(X, np.memmap):
+        return FileDesign.of(X)
+    if hasattr(X, "__dask_graph__"):
+        return DaskDesign(X)
+    if hasattr(X, "tocsr"):  # what every sparse matrix of scipy can do
+        return SparseDesign(X)
+    return ArrayDesign(X)

@@ -1,0 +1,428 @@
+"""Bayes-optimal message passing as a scikit-learn classifier.
+
+The model is the paper's: labels are the argmax of linear fields with weights from a prior, here
+with noise of the labels, since real ones are never separable by construction. Class probabilities
+are those of the posterior: the channel's, at the mean and variance of the fields of a new sample.
+
+Two models of the features, each with what predictions need later. `Correlated`, for a Gaussian
+prior, keeps the covariance of all weights, in the principal directions of the features:
+
+    features    F = A V/√d, the projections on the eigenvectors of AᵀA/d = V diag(s²) Vᵀ, and 1
+    prior       weights have the variance 1, the bias 10
+    posterior   message passing with the covariance of all weights (`message_passing.iteration`)
+
+`Independent`, for any prior and any number of features, runs Algorithm 1, which is derived for
+independent inputs. The singular values of such an n × d matrix of unit variance stay below √n + √d;
+correlated features have larger ones, and the iteration then oscillates or diverges. So directions
+above that edge are first shrunk to it, and all others left alone:
+
+    x ↦ x + Σ_i (edge/s_i − 1)(x·v_i) v_i,     over singular values s_i > edge.
+
+On independent inputs that is the identity. (Whitening all directions would amplify quiet ones.)
+
+At a fixed point the cavity field of a training sample, ω = xŴ/√d − V f with f its own score, is the
+field predicted by all *other* samples. Its log-probability of the true label is a leave-one-out
+score, without a refit: it chooses the variance Δ of the noise, and sets the intercept of
+`Independent`. Only Δ relative to the prior matters, so that a search over Δ is one over the scale
+of the prior too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import scipy.optimize
+from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
+
+from polyceptron.fit import linear_classifier as linear
+from polyceptron.data.checks import Labels, check_choice
+from polyceptron.data.design import Design, threads_of_data
+from polyceptron.amp.iteration import Posterior, correlated_amp
+from polyceptron.amp.posterior_mean import amp
+from polyceptron.data.stored_designs import BlockwiseDesign, open_design
+from polyceptron.data.watching import uninterrupted
+from polyceptron.errors import InvalidInput
+from polyceptron.problem.channels import Channel, GaussianNoise, as_channel
+from polyceptron.problem.priors import as_prior
+from polyceptron.numerics import AnyArray, Array
+from polyceptron.rows import Status
+
+_MOST_DIRECTIONS, _MOST_ENTRIES = 1000, 30_000_000  # of F: beyond them, independent features
+_ROUNDING = 1e-10  # of the largest eigenvalue: nothing is known along smaller ones
+_ORDER = 12  # nodes of the channel's integral: 6 digits
+_SLACK = 1.05  # independent inputs exceed the edge by their fluctuations
+
+# Message passing at a noise and a tolerance, after that at another noise.
+Run = Callable[[Channel, float, Posterior | None], Posterior]
+# A model of the features, weights (d, k) and offset (k,), and their posterior.
+_Fit = tuple["Correlated | Independent", Array, Array, Posterior]
+
+# Variances Δ to try, the place of the first, and the tolerance of a search.
+_CORRELATED = [10.0 ** (p / 2) for p in range(-8, 5)], 7, 1e-2
+_INDEPENDENT = [0.0, 0.01, 0.05, 0.2, 1.0, 5.0], 2, 0.0
+
+
+def best_posterior(
+    run: Run, noise: Channel | None, tol: float, grid: tuple[list[float], int, float]
+) -> Posterior:
+    """At the noise asked for, or that of the best score; of those tried, if it is interrupted.
+
+    From the first noise down while the score gets better, else up; on while none converged.
+    """
+    if noise is not None:
+        return run(noise, tol, None)
+    (variances, first, quick), tried = grid, list[Posterior]()
+
+    def at(channel: Channel, close: float, near: Posterior | None) -> Posterior:
+        tried.append(run(channel, close, near))
+        uninterrupted(tried[-1].end)
+        return tried[-1]
+
+    try:
+        quick = max(tol, quick)
+        begin = best = at(GaussianNoise(variances[first]), quick, None)
+        for ways in (variances[:first][::-1], variances[first + 1 :]):
+            for variance in ways:
+                found = at(GaussianNoise(variance), quick, best)
+                if found.rank > best.rank:
+                    best = found
+                elif best.converged:
+                    break
+            if best is not begin and best.converged:
+                break
+        if quick == tol:
+            return best
+        last = at(best.channel, tol, best)
+        return last if last.converged or not best.converged else best
+    except KeyboardInterrupt:
+        if not tried:
+            raise
+        best = max(tried, key=lambda one: one.rank)
+        return replace(best, end=replace(best.end, status=Status.INTERRUPTED))
+
+
+def principal(design: Design) -> tuple[Array, Array]:
+    """Eigenvalues (m,) from large to small, and the directions (d, m) in which features vary."""
+    squares, vectors = np.linalg.eigh(design.gram())
+    kept = squares > _ROUNDING * max(float(squares[-1]), 1e-300)
+    squares, vectors = squares[kept][::-1], vectors[:, kept][:, ::-1]
+    if design.n_samples < design.dimension:
+        vectors = design.back(np.ascontiguousarray(vectors.T)).T / np.sqrt(squares)
+    return squares, np.ascontiguousarray(vectors)
+
+
+@dataclass(frozen=True)
+class Correlated:
+    """The covariance of all weights, in principal directions (d, m) and the bias."""
+
+    directions: Array
+    bias: bool
+    ones = False
+
+    @classmethod
+    def fit(cls, design: Design, y: Labels, noise: Any, model: AMPClassifier) -> _Fit:
+        """To samples with labels y (n,), at a noise, or None to choose it."""
+        way = cls(principal(design)[1], model.fit_intercept)
+        F, m = way.features(design), way.directions.shape[1]
+        prior = np.append(np.ones(m), [10.0] * way.bias)
+
+        def run(channel: Channel, tol: float, near: Posterior | None) -> Posterior:
+            return correlated_amp(
+                F, y, model.classes_.size, prior, channel, tol=tol, max_iter=model.max_iter,
+                start=near.end.last if near is not None and near.converged else None,
+            )  # fmt: skip
+
+        best = best_posterior(run, noise, model.tol, _CORRELATED)
+        weights = way.directions @ best.mean[:m] / math.sqrt(design.dimension)
+        offset = best.mean[m] if way.bias else np.zeros(model.classes_.size)
+        return way, weights, offset, best
+
+    def features(self, design: Design) -> Array:
+        """F (n, m), with a column of ones behind it if there is a bias."""
+        F = design.fields(np.ascontiguousarray(self.directions.T)).T
+        return np.hstack([F, np.ones((len(F), 1))]) if self.bias else np.ascontiguousarray(F)
+
+    def field_variance(self, design: Design, covariance: Any) -> Array:
+        """F C Fᵀ, sample by sample (n,)."""
+        F = self.features(design)
+        return np.asarray(np.einsum("ij,ij->i", F @ covariance, F))
+
+
+@dataclass(frozen=True)
+class Independent:
+    """A variance of each weight, or one of all, of features that are shrunk along loud directions.
+
+    directions (d, c), the factors (c,) by which, and whether the features have a column of `ones`.
+    """
+
+    directions: Array
+    factors: Array
+    ones: bool = False
+
+    @classmethod
+    def of(cls, A: Any, ones: bool = False) -> Self:
+        """The map for the matrix or design A (n, d) of unit-variance features."""
+        design = open_design(A)
+        n, d = design.shape
+        edge = _SLACK * (math.sqrt(n) + math.sqrt(d))
+        squares, directions = principal(design)
+        loud = squares > edge**2 / d
+        return cls(directions[:, loud], edge / np.sqrt(squares[loud] * d), ones)
+
+    @classmethod
+    def fit(cls, design: Design, y: Labels, noise: Any, model: AMPClassifier) -> _Fit:
+        """As that of `Correlated`."""
+        way = cls.of(design, model.fit_intercept)
+        inside = way.design(design)
+        best = best_posterior(
+            lambda channel, *_: left_out(inside, y, channel, model), noise, model.tol, _INDEPENDENT
+        )
+        weights = way.apply(best.mean.T).T / math.sqrt(design.dimension)
+        offset = np.zeros(model.classes_.size)
+        if model.fit_intercept:
+            offset, weights = weights[-1] + best_intercept(best, y), weights[:-1]
+        return way, weights, offset, best
+
+    def apply(self, A: Array) -> Array:
+        """Shrunk features (n, d); weights (k, d) of these as weights of the features themselves."""
+        return np.asarray(A + ((A @ self.directions) * (self.factors - 1)) @ self.directions.T)
+
+    def design(self, base: Design) -> Design:
+        """The design of the shrunk features, none of which is written down."""
+        return base if self.factors.size == 0 else _Shrunk(base, self.apply)
+
+    def field_variance(self, design: Design, variance: Any) -> Array:
+        """Of independent weights (n,)."""
+        return independent_variance(self.design(design), variance)
+
+
+def left_out(design: Design, y: Labels, channel: Channel, model: AMPClassifier) -> Posterior:
+    """Algorithm 1 at this noise, with the cavity fields of the samples."""
+    result = amp(
+        design, y, model.prior, model.variances_, tol=model.tol, max_iter=model.max_iter,
+        n_classes=model.classes_.size, noise=channel, verbose=model.verbose,
+    )  # fmt: skip
+    V, full = result.variance, model.variances_ == "full"
+    variance = independent_variance(design, V) if full else np.full(y.size, float(V))
+    fields = design.fields(np.ascontiguousarray(result.weights.T)).T
+    cavity = fields - variance[:, None] * result.scores
+    variance = np.maximum(variance, 1e-300)
+    log_chance = channel.posterior(cavity, y, variance, _ORDER).log_z
+    return Posterior(channel, result.weights, V, cavity, variance, log_chance, result)
+
+
+def independent_variance(design: Design, variance: Any) -> Array:
+    """Posterior variance (n,) of the fields of a design's samples, the mean over directions.
+
+    With one variance for all classes, the likeliest has the largest field.
+    """
+    C = np.asarray(variance, dtype=float)
+    if C.ndim == 3:
+        C = np.trace(C, axis1=1, axis2=2) / (C.shape[1] - 1)
+    elif C.ndim == 2:
+        C = C.mean(1)
+    return design.fields_squared(np.broadcast_to(C, (1, design.dimension)))[0]
+
+
+def best_intercept(found: Posterior, y: Labels) -> Array:
+    """b (k,) that maximises the leave-one-out likelihood of the fields ω + b, with b ~ N(0, 1)."""
+    k = found.cavity.shape[1]
+
+    def objective(b: Array) -> tuple[float, Array]:
+        at = found.channel.posterior(found.cavity + b, y, found.variance, _ORDER)
+        return 0.5 * float(b @ b) - float(at.log_z.sum()), b - at.score.sum(0)
+
+    answer = scipy.optimize.minimize(objective, np.zeros(k), jac=True, method="BFGS")
+    return np.asarray(answer.x) if np.isfinite(answer.x).all() else np.zeros(k)
+
+
+class _Shrunk(BlockwiseDesign):
+    """The rows of `base` under the map, which is its own transpose."""
+
+    def __init__(self, base: Design, shrink: Callable[[Array], Array]) -> None:
+        super().__init__(base, shrink, base.dimension)
+        self.reading_is_dear = base.reading_is_dear
+
+    def times_columns(self, small: AnyArray) -> AnyArray:
+        return self.base.times_columns(self._map(small).astype(small.dtype, copy=False))
+
+    def through(self, U: AnyArray, inner: Any) -> tuple[AnyArray, list[Any]]:
+        self.count(U.dtype)
+        back, rest = self.base.through(self._map(U).astype(U.dtype, copy=False), inner)
+        return self._map(back).astype(U.dtype, copy=False), rest
+
+    def times_rows(self, small: AnyArray) -> AnyArray:
+        return self._map(self.base.times_rows(small)).astype(small.dtype, copy=False)
+
+
+@dataclass(eq=False, repr=False)  # scikit-learn has its own
+class AMPClassifier(linear.LinearClassifier):
+    """Posterior-mean classifier by approximate message passing.
+
+    Parameters
+    ----------
+    prior : str, tuple or Prior, default="gaussian"
+        Of the weights: the name of a registered prior, (values, probabilities) or a `Prior`.
+    variances : "auto", "correlated", "shared" or "full", default="auto"
+        What is kept of the weights' posterior besides its mean: the covariance between all features
+        (a Gaussian prior only), or what `polyceptron.amp` keeps, which takes features to be
+        independent. 'auto' is 'correlated' where prior and size allow, else 'shared'.
+    noise : str or Channel, default="auto"
+        Of the labels: the name of a registered noise such as 'none', 'gaussian:0.1' or
+        'flips:0.05', a `Channel`, or 'auto': Gaussian, its variance chosen by leave-one-out.
+    scaling : "auto", "standard", "global" or "none", default="auto"
+        Divide each feature by its standard deviation, all by one number, or none. 'auto' is, with
+        a noise that is chosen, the one of 'standard' and 'global' of the better leave-one-out
+        score; with one that is given, 'standard'.
+    fit_intercept : bool, default=True
+        Learn a bias for each class.
+    tol : float, default=1e-3
+        Relative change at which message passing has converged.
+    max_iter : int, default=200
+        Most iterations of message passing at one noise.
+    verbose : int, default=0
+        Show how far message passing is, if it takes longer than 2 seconds.
+    random_state : int, default=None
+        Accepted for pipelines that set it; the fit is deterministic.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
+        Posterior mean of the weights of the features as they were given.
+    intercept_ : ndarray of shape (n_classes,) or (1,)
+        The bias.
+    noise_ : Channel
+        The noise of the fit.
+    scaling_ : str
+        The scaling of the fit.
+    variances_ : str
+        'correlated', 'shared' or 'full'.
+    variance_ : float or ndarray
+        Posterior variance of the weights per class direction: the covariance (m, m) in principal
+        directions (the bias last) if 'correlated', else that of `polyceptron.amp`.
+    log_loss_ : tuple of float
+        Leave-one-out log-loss of the fit and its standard error.
+    converged_ : bool
+        Whether message passing did.
+    n_iter_ : int
+        Iterations of the last run.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of str
+        Their names, where X has names.
+
+    Notes
+    -----
+    On data drawn from the model (`fit_intercept=False`, its own noise) probabilities are
+    calibrated. Where message passing does not converge even with damping, the best iterate is used
+    with a ConvergenceWarning.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> AMPClassifier(noise="gaussian:0.1").fit(X, y).score(X, y) > 0.9
+    True
+    """
+
+    prior: Any = "gaussian"
+    variances: str = "auto"
+    noise: Any = "auto"
+    _: KW_ONLY
+    scaling: str = "auto"
+    fit_intercept: bool = True
+    tol: float = 1e-3
+    max_iter: int = 200
+    verbose: int = 0
+    random_state: Any = None
+
+    @threads_of_data
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit to X (n, d) and labels y (n,) of any type.
+
+        X: dense, sparse, a memory map or a Dask array, none of which is copied if it is large.
+        There is no `sample_weight`: the posterior is that of samples, each drawn once.
+        """
+        X, index = self._check_training_data(X, y)[:2]
+        check_choice("scaling", self.scaling, linear.SCALINGS)
+        check_choice("variances", self.variances, ("auto", "correlated", "shared", "full"))
+        gaussian = as_prior(self.prior).gaussian
+        if self.variances == "correlated" and not gaussian:
+            raise InvalidInput(
+                f"variances='correlated' needs the Gaussian prior, got {self.prior!r}: use 'shared'"
+            )
+        chosen = isinstance(self.noise, str) and self.noise == "auto"
+        try:
+            noise = None if chosen else as_channel(self.noise)
+        except InvalidInput as error:
+            raise InvalidInput(f"{error}, and 'auto'") from None
+        moments = open_design(X).column_moments()
+        given = noise is not None and self.scaling == "auto"
+        kinds = ["standard"] if given else linear.Scaling.kinds(self.scaling, moments)
+        found = {}
+        for kind in kinds:
+            scaling = linear.Scaling.of(moments, kind, centre=self.fit_intercept)
+            if not scaling.varying.any():
+                raise ValueError("every feature is constant: there is nothing to learn from")
+            n, m = X.shape[0], min(X.shape[0], int(scaling.varying.sum()))
+            small = m <= _MOST_DIRECTIONS and n * m <= _MOST_ENTRIES
+            auto = "correlated" if gaussian and small else "shared"
+            self.variances_ = auto if self.variances == "auto" else self.variances
+            way: Any = Correlated if self.variances_ == "correlated" else Independent
+            ones = 1.0 if self.fit_intercept and way is Independent else None
+            design = scaling.design(X, constant=ones, varying=True)
+            found[kind] = scaling, *way.fit(design, index, noise, self)
+            if found[kind][-1].end.status == Status.INTERRUPTED:
+                break
+        self.scaling_ = max(found, key=lambda kind: found[kind][-1].rank)
+        self._scaling, self._way, weights, offset, posterior = found[self.scaling_]
+        full = np.zeros((X.shape[1], self.classes_.size))
+        full[self._scaling.varying] = weights
+        self._store(full, offset, self._scaling)
+        end, losses, self.converged_ = posterior.end, -posterior.log_chance, posterior.converged
+        self.noise_, self.variance_ = posterior.channel, posterior.covariance
+        self.n_iter_ = max(1, end.n_iter)
+        self.log_loss_ = float(losses.mean()), float(losses.std() / math.sqrt(losses.size))
+        if end.status == Status.INTERRUPTED:
+            linear.warn_caller("the fit was interrupted: what there was by then is used")
+        elif not self.converged_:
+            linear.warn_caller(
+                f"message passing did not converge in {end.n_iter} iterations, with damping up to "
+                f"{end.damping:g}: the best iterate is used; try a larger noise or max_iter, or "
+                "ERMClassifier",
+                ConvergenceWarning,
+            )
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Class fields in units of the width over which the label is undecided at x, (n, k).
+
+        For two classes the difference (n,) of second and first, of which `predict_proba` is the
+        normal distribution function if the noise is Gaussian. The fields themselves are
+        X·coef_ᵀ + intercept_.
+        """
+        omega, variance = self._predictive(X)
+        scores: Array = omega / np.array([[self.noise_.width(float(v))] for v in variance])
+        if scores.shape[1] == 2:
+            scores = (scores[:, 1] - scores[:, 0]) / math.sqrt(2)
+        return self._like(X, scores)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Posterior probability of each class, (n, k)."""
+        omega, variance = self._predictive(X)
+        logs = [self.noise_.posterior(omega, c, variance).log_z for c in range(omega.shape[1])]
+        return self._like(X, softmax(np.column_stack(logs), axis=1))
+
+    def _predictive(self, X: Any) -> tuple[Array, Array]:
+        """Mean (n, k) and variance (n,) of the fields of new samples."""
+        X = self._features(X)
+        design = self._scaling.design(X, constant=1.0 if self._way.ones else None, varying=True)
+        variance = self._way.field_variance(design, self.variance_)
+        return linear.fields_at(X, *self._class_weights), np.maximum(variance, 1e-300)

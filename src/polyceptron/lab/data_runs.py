@@ -1,0 +1,196 @@
+"""Fits to samples in files, and message passing on several drawn instances.
+
+| ending | X, opened and not read |
+| --- | --- |
+| .npy | a memory map, read block by block |
+| .npz | a sparse matrix, as `scipy.sparse.save_npz` writes it |
+| .zarr, .parquet | a Dask array, in chunks of rows |
+
+With `standardise`, features are centred and scaled as they are read; the weights are those of the
+features as they are in the file, with what centring adds to the fields as offset.
+
+Means over runs differ from theory (d = ∞) by chance, of order 1/√(d·runs), and by a bias of order
+1/d that no number of runs removes.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyceptron.data.checks import check_labels
+from polyceptron.amp.posterior_mean import AMPResult
+from polyceptron.data.stored_designs import open_design, scaled
+from polyceptron.display import steps
+from polyceptron.errors import InvalidInput
+from polyceptron.lab.results import Average
+from polyceptron.students.simulate import check_seed, run_amp
+from polyceptron.lab.tasks import seed_of
+from polyceptron.files import check_archive, check_readable, read_npy_header
+from polyceptron.problem import AnyTeacher, BayesOptimal
+from polyceptron.checks import check_size
+from polyceptron.rows import Row, Status, average_instances, frame
+from polyceptron.questions.curve_rows import curve_rows
+from polyceptron.theory.dynamics import state_evolution
+from polyceptron.version import VERSION
+
+_REPORTED = (
+    "residual", "damping", "ridge", "distance_bound", "training_loss", "training_error",
+    "matrix_passes",
+)  # fmt: skip
+ENDINGS = (".npy", ".npz", ".zarr", ".parquet")
+
+
+def open_samples(path: str | Path) -> Any:
+    """X (n, d) of a file, as message passing and fits take it."""
+    place, ending = Path(path), Path(path).suffix
+    if ending not in ENDINGS:
+        raise InvalidInput(
+            f"cannot tell how to read {str(path)!r}: its name must end in {', '.join(ENDINGS)}"
+        )
+    if ending == ".npy":
+        return _open_array(place, "samples")
+    if ending == ".npz":
+        check_archive(place, "samples")
+        try:
+            return import_module("scipy.sparse").load_npz(place)
+        except Exception as error:
+            raise InvalidInput(
+                f"{str(path)!r} is no sparse matrix of scipy, or a damaged one: {error}"
+            ) from None
+    try:
+        if ending == ".zarr":
+            return import_module("dask.array").from_zarr(str(place))
+        return import_module("dask.dataframe").read_parquet(str(place))
+    except ImportError as error:
+        needed = f"pip install 'polyceptron[cluster]', and {ending[1:]}'s own package"
+        raise InvalidInput(f"reading {ending} needs Dask: {needed} ({error})") from None
+    except Exception as error:
+        raise InvalidInput(f"cannot read {str(path)!r} as {ending[1:]}: {error}") from None
+
+
+def _open_array(path: Path, what: str) -> Any:
+    check_readable(path, what)
+    try:
+        with path.open("rb") as file:
+            shape, dtype = read_npy_header(file)
+            held = path.stat().st_size - file.tell()
+        rows, row = shape[0] if shape else 1, math.prod(shape[1:]) * dtype.itemsize
+        whole = held // max(row, 1)
+        if whole < rows and not dtype.hasobject:
+            raise InvalidInput(
+                f"the {what} {str(path)!r} are cut short: of {rows} rows, {whole} to {rows - 1} "
+                "are missing"
+            )
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except InvalidInput:
+        raise
+    except (ValueError, OSError, EOFError) as error:
+        raise InvalidInput(f"{str(path)!r} is no array of numpy: {error}") from None
+
+
+def read_labels(path: Path) -> Any:
+    """Labels (n,), numbers or text."""
+    if path.suffix != ".npy":
+        raise InvalidInput(f"labels must be in a .npy file, got {str(path)!r}")
+    return np.array(_open_array(path, "labels"))
+
+
+def fit_of_files(
+    fit: Callable[..., Any], data: Path, labels: Path, *, standardise: bool, **more: Any
+) -> dict[str, Any]:
+    """Message passing or a certified fit to files: weights (d, k), offset (k,), a report."""
+    y, classes = read_labels(labels), None
+    if y.dtype.kind in "US":
+        classes, y = np.unique(y, return_inverse=True)
+    design = open_design(open_samples(data))
+    check_labels(y, design.n_samples, more.get("n_classes"))  # before anything of X is read
+    begin = time.monotonic()
+    n, d = design.shape
+    X: Any = design
+    shift, scale = np.zeros(d), np.ones(d)
+    if standardise:
+        design.check_entries()
+        shift, deviation, largest = design.column_moments()
+        scale = np.where(deviation > 10 * np.finfo(float).eps * largest, deviation, 1.0)
+        X = scaled(design, shift, scale)
+    found = fit(X, y, **more)
+    weights = found.weights / scale[:, None]
+    offset = -(shift @ weights) / math.sqrt(d)
+    passes = design.passes + (X.passes if X is not design else 0.0)
+    return {
+        "data": str(data), "labels": str(labels), "n_samples": n, "dimension": d,
+        "n_classes": weights.shape[1], "precision": str(design.dtype), "standardise": standardise,
+        "status": str(found.status), "n_iter": found.n_iter, "passes": passes,
+        "seconds": time.monotonic() - begin, "version": VERSION, "weights": weights,
+        "offset": offset.tolist(), **({} if classes is None else {"classes": classes.tolist()}),
+        **{name: getattr(found, name) for name in _REPORTED if hasattr(found, name)},
+    }  # fmt: skip
+
+
+def chosen_fit(
+    X: Any, y: Any, loss: str, ridge: Any, *, standardise: bool, tol: float, source: str
+) -> dict[str, Any]:
+    """The report of `fit_of_files`, with the names of classes and features; a ridge may be auto."""
+    from polyceptron.fit.erm_classifier import ERMClassifier
+
+    scaling, begin = "standard" if standardise else "none", time.monotonic()
+    model = ERMClassifier(loss, ridge, scaling=scaling, fit_intercept=standardise, tol=tol)
+    weights, offset = model.fit(X, y)._class_weights
+    (d, k), n = weights.shape, len(y)
+    return {
+        "data": source, "n_samples": n, "dimension": d, "n_classes": k, "standardise": standardise,
+        "status": str(Status.OK if math.isfinite(model.certificate_) else Status.TOLERANCE_NOT_MET),
+        "n_iter": model.n_iter_, "seconds": time.monotonic() - begin, "version": VERSION,
+        "weights": weights * math.sqrt(d), "offset": offset.tolist(), "ridge": model.ridge_,
+        "classes": model.classes_.tolist(), "distance_bound": model.certificate_,
+        "features": list(getattr(model, "feature_names_in_", [])),
+    }  # fmt: skip
+
+
+def run_many(
+    teacher: AnyTeacher, alpha: float, dimension: int, *, runs: int, seed: int, **settings: Any
+) -> list[tuple[Row, AMPResult]]:
+    """`runs` instances; instance i depends on the seed and i alone."""
+    check_size(runs, "runs")
+    seeds = [seed_of([check_seed(seed), i]) for i in range(runs)]
+    return [run_amp(teacher, alpha, dimension, one, **settings) for one in steps(seeds)]
+
+
+def amp_rows(
+    teacher: AnyTeacher, alpha: float, dimension: int, *, runs: int, seed: int, **settings: Any
+) -> list[Row]:
+    """A row for each run, then `average_instances` of them (source amp-summary), then theory's."""
+    results = run_many(teacher, alpha, dimension, runs=runs, seed=seed, **settings)
+    rows = [row for row, _ in results]
+    (theory,) = curve_rows(teacher, BayesOptimal(), [alpha], branch=rows[0]["branch"])
+    (mean,) = average_instances(frame(rows)).to_dict("records")
+    beside = {f"theory_{name}": theory[name] for name in ("q", "m", "generalisation_error")}
+    summary = {str(name): value for name, value in mean.items() if value == value}  # not NaN
+    return [*rows, summary | {"source": "amp-summary"} | beside, theory]
+
+
+def trace_rows(
+    teacher: AnyTeacher, alpha: float, dimension: int, *, runs: int, seed: int, **settings: Any
+) -> list[Row]:
+    """One row for each iteration: the mean over the runs (a converged one stays) and theory's."""
+    results = run_many(teacher, alpha, dimension, runs=runs, seed=seed, **settings)
+    traces = [result.trace for _, result in results]
+    length = max(map(len, traces))
+    theory = state_evolution(teacher, alpha, length - 1, settings.get("start", "uninformed"))
+    predicted = {"q": theory.q, "generalisation_error": theory.generalisation_error}
+    rows = []
+    for t in range(length):
+        entries = [trace[min(t, len(trace) - 1)] for trace in traces]
+        row: Row = {"source": "amp-trace", "iteration": t}
+        for name in ("m", "q", "generalisation_error"):
+            found = Average.of(entry[name] for entry in entries)
+            row |= {name: found.mean, f"{name}_standard_error": found.standard_error}
+        row |= {f"theory_{name}": float(values[t]) for name, values in predicted.items()}
+        row |= {name: max(entry[name] for entry in entries) for name in ("residual", "damping")}
+        rows.append({name: value for name, value in row.items() if value is not None})
+    return rows

@@ -1,0 +1,147 @@
+"""What a store holds, for people: means over instances with theory beside them, failures, files.
+
+    mean            x̄ = Σ xᵢ / n
+    standard error  s = √( Σ (xᵢ − x̄)² / (n (n − 1)) ),  of x̄; it needs two numbers
+    z               the normal deviate as rare as t = (x̄ − theory) / √(s² + u²) is by Student's law
+
+with u the uncertainty of the theory: the standard error of few instances is itself uncertain, and
+t of four of them exceeds 3 in one of 17 cases. Its degrees of freedom are Welch's,
+(n − 1)(1 + u²/s²)².
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri, stdtr
+
+from polyceptron.errors import InvalidInput
+from polyceptron.lab.spec import SweepSpec
+from polyceptron.lab.store import Store, decode_row, sort_key
+from polyceptron.lab.tasks import POPULATION, REACHED, STUDENT, sweep_keys
+from polyceptron.files import write_atomically
+from polyceptron.rows import Row, Status
+
+_PROBLEM = (*POPULATION, "estimator", *STUDENT, "alpha")
+SUMMARY_COLUMNS = (
+    "source", *_PROBLEM, "dimension", "start", "branch", "instances", "mean", "standard_error",
+    "theory", "theory_uncertainty", "deviation", "not_converged", "failed",
+)  # fmt: skip
+QUANTITIES = (
+    "generalisation_error", "balanced_error", "clean_error", "m", "q", "V", "training_error",
+    "training_loss", "test_loss", "brier", "calibration_error",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Average:
+    """Mean (None of no number) and standard error (None of fewer than two) of finite numbers."""
+
+    count: int
+    mean: float | None
+    standard_error: float | None
+
+    @classmethod
+    def of(cls, values: Iterable[float | None]) -> Self:
+        """The average of these values; what is no finite number (None, NaN, ±∞) does not count."""
+        given = np.array([math.nan if value is None else value for value in values], dtype=float)
+        x = given[np.isfinite(given)]
+        error = float(x.std(ddof=1)) / math.sqrt(x.size) if x.size > 1 else None
+        return cls(x.size, float(x.mean()) if x.size else None, error)
+
+
+def summary(
+    store: Store, *, quantity: str = "generalisation_error", spec: SweepSpec | None = None
+) -> list[Row]:
+    """One row for each point of the grid: mean over instances, its standard error, theory beside.
+
+    Rows that did not converge are in the mean. Message passing stands beside the branch of the
+    theory that it reaches from its start. `deviation` is z; a finite dimension adds a bias of order
+    1/d to it. Theory that no simulation stands beside has lines of its own.
+    """
+    if quantity not in QUANTITIES:
+        raise InvalidInput(f"unknown quantity {quantity!r}: allowed are {', '.join(QUANTITIES)}")
+    groups: dict[str, tuple[Row, list[Row]]] = {}  # what is asked for, and rows of its instances
+    theory: dict[tuple[Any, ...], Row] = {}
+    for record in store.records(None if spec is None else sweep_keys(spec)):
+        content, row = json.loads(record["task"]), decode_row(record["row"])
+        if content["source"] == "theory":
+            theory[_place(content, content.get("branch", ""))] = row
+            continue
+        content.pop("seed_path")
+        groups.setdefault(json.dumps(content, sort_keys=True), (content, []))[1].append(row)
+    lines, compared = [], set()
+    for content, rows in groups.values():
+        start = content.get("start")
+        place = _place(content, "" if start is None else REACHED[start])
+        compared.add(place)
+        beside = theory.get(place, {})
+        line, found = _line(rows, beside, quantity), Average.of(row.get(quantity) for row in rows)
+        mean, error, count = found.mean, found.standard_error, found.count
+        z = deviation(mean, error, line["theory"], line["theory_uncertainty"], count=count)
+        line |= {"start": start, "branch": beside.get("branch"), "instances": count}
+        lines.append(line | {"mean": mean, "standard_error": error, "deviation": z})
+    lines += [_line([row], row, quantity) for place, row in theory.items() if place not in compared]
+    return sorted(lines, key=sort_key)
+
+
+def _place(content: Mapping[str, Any], branch: str) -> tuple[Any, ...]:
+    return (*(content.get(name) for name in _PROBLEM), branch)
+
+
+def _line(rows: list[Row], predicted: Row, quantity: str) -> Row:
+    expected, statuses = predicted.get(quantity), [row["status"] for row in rows]
+    known = quantity == "generalisation_error" and expected is not None
+    return {
+        **{column: rows[0][column] for column in SUMMARY_COLUMNS if column in rows[0]},
+        "theory": expected,
+        "theory_uncertainty": predicted.get("uncertainty") if known else None,
+        "not_converged": statuses.count(str(Status.NOT_CONVERGED)),
+        "failed": statuses.count(str(Status.FAILED)),
+    }
+
+
+def failures(store: Store) -> list[Row]:
+    """The rows that could not be computed, each with its reason."""
+    rows = ({**decode_row(one["row"]), "reason": one["reason"]} for one in store.records())
+    return sorted((row for row in rows if row["status"] == Status.FAILED), key=sort_key)
+
+
+def write_csv(table: pd.DataFrame, path: Path) -> None:
+    """Write a CSV file in one piece."""
+    write_atomically(path, lambda part: table.to_csv(part, index=False))
+
+
+def write_parquet(table: pd.DataFrame, path: Path) -> None:
+    """Write a Parquet file in one piece; it needs the extra `export`."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise InvalidInput(
+            "writing Parquet needs pyarrow: pip install 'polyceptron[export]', or use --csv"
+        ) from None
+    write_atomically(path, lambda temporary: table.to_parquet(temporary, index=False))
+
+
+def deviation(
+    mean: float | None,
+    standard_error: float | None,
+    expected: float | None,
+    uncertainty: float | None = None,
+    *,
+    count: int | None = None,
+) -> float | None:
+    """z of a mean of `count` numbers (None: its standard error is known); None without meaning."""
+    if mean is None or not standard_error or expected is None or not math.isfinite(expected):
+        return None
+    t = (mean - expected) / math.hypot(standard_error, uncertainty or 0.0)
+    if count is None:
+        return t
+    freedom = (count - 1) * (1 + ((uncertainty or 0.0) / standard_error) ** 2) ** 2
+    tail = stdtr(min(freedom, 1e9), -abs(t))
+    return math.copysign(-ndtri(tail) if tail > 0 else t, t)

@@ -1,0 +1,459 @@
+"""Where results live: one SQLite file, written so that what was acknowledged is never lost.
+
+    results   key, task (JSON: what was asked), row (JSON: the tidy row), status, reason,
+              provenance (JSON: versions, tolerance, seed path), checksum of all these; nothing that
+              depends on the machine
+    timings   how long each kind of row took, against what was expected; it serves estimates only
+    meta      name, value
+
+WAL journal with synchronous = FULL: `add` returns after the data has reached the disk. A reader
+may read while a sweep writes. A row that no longer fits its checksum, the first 32 digits of a
+SHA-256, is never given out: it counts as missing, `damaged` names it, and the next result for its
+key takes its place. A checksum finds damage and careless edits; it is no signature.
+
+Nothing here closes a handle of a database that SQLite has open: POSIX drops *all* record locks of a
+process on a file when the process closes *any* handle of it, and another process could then remove
+the journal that this one still writes to. So a process has one handle of each store, to read its
+header and to lock it, and keeps it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.lab.tasks import CaseResult, case_cost, cost_kind
+from polyceptron.files import check_outputs, check_readable, check_writable, write_atomically
+from polyceptron.rows import Row, Status, frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+_Item = TypeVar("_Item")
+APPLICATION_ID = 0x706F6C79  # "poly"
+SCHEMA_VERSION = 3
+FIELDS = ("key", "task", "row", "status", "reason", "provenance")  # of the table `results`
+BESIDE = ("-wal", "-shm", "-journal")  # files that belong to a store while it is in use
+# Text travels as bytes: a damaged one may not be text any more.
+_BLOBS = ", ".join(f"CAST(results.{name} AS BLOB)" for name in FIELDS)
+INTACT = f"results.checksum IS row_checksum({_BLOBS})"  # a row that is as it was written
+_SELECT = f"SELECT {', '.join(FIELDS)} FROM results WHERE {INTACT}"
+_UPSERT = (
+    f"INSERT INTO results ({', '.join(FIELDS)}, checksum) VALUES (?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (key) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in (*FIELDS[1:], "checksum"))
+    + f" WHERE results.status = 'failed' OR NOT {INTACT}"
+)
+_CREATE = (
+    "PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "BEGIN",
+    f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {SCHEMA_VERSION}",
+    "CREATE TABLE results (key TEXT PRIMARY KEY, task TEXT NOT NULL, row TEXT NOT NULL, "
+    "status TEXT NOT NULL, reason TEXT, provenance TEXT NOT NULL, "
+    "checksum TEXT NOT NULL DEFAULT '')",
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE timings (kind TEXT PRIMARY KEY, rows INTEGER NOT NULL, expected REAL NOT NULL, "
+    "seconds REAL NOT NULL)", "COMMIT",
+)  # fmt: skip
+
+
+class Store:
+    """A store of results, opened for reading or (`create=True`) also made if it is missing.
+
+    Parameters
+    ----------
+    path : path
+        The SQLite file.
+    create : bool
+        Make an empty store if there is none.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with Store(Path(tempfile.mkdtemp()) / "runs.sqlite", create=True) as store:
+    ...     len(store)
+    0
+    """
+
+    def __init__(self, path: str | Path, *, create: bool = False) -> None:
+        self.path = Path(path)
+        file = Path(os.path.realpath(path))  # SQLite keeps its journal beside this one
+        if create:
+            _create_missing(check_writable(self.path))
+        check_readable(self.path, "store")
+        _inspect(file)
+        self._identity = _identity(self.path)
+        with self._readable():
+            self._connection = _connect(file)
+
+    def add(self, results: Iterable[CaseResult]) -> None:
+        """Store results, all or none, on the disk; a failed one never replaces a good one."""
+        results = list(results)
+        with self.transaction():
+            self.upsert(
+                (
+                    one.key, json.dumps(one.content, sort_keys=True), encode_row(one.row),
+                    one.row["status"], one.reason, json.dumps(one.provenance, sort_keys=True),
+                )
+                for one in results
+            )  # fmt: skip
+            self._connection.executemany(
+                "INSERT INTO timings (kind, rows, expected, seconds) VALUES (?, 1, ?, ?) "
+                "ON CONFLICT (kind) DO UPDATE SET rows = rows + 1, "
+                "expected = expected + excluded.expected, seconds = seconds + excluded.seconds",
+                [
+                    (cost_kind(one.content), case_cost(one.content), one.seconds)
+                    for one in results
+                    if not one.failed
+                ],
+            )
+
+    def time_scale(self) -> dict[str, float]:
+        """For each kind of row: seconds taken over seconds expected, so far."""
+        with self._readable():
+            query = "SELECT kind, seconds / expected FROM timings WHERE expected > 0"
+            found = self._connection.execute(query).fetchall()
+        return {str(kind): ratio for kind, ratio in found if isinstance(ratio, float)}
+
+    def upsert(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Insert raw rows in a transaction; what is there gives way if it failed or is damaged."""
+        self._connection.executemany(_UPSERT, [(*row, row_checksum(*row)) for row in rows])
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing; a full disk is reported as what it is."""
+        # SQLite would go on writing into a file that was deleted, where nobody finds it again.
+        if not self.path.exists() or _identity(self.path) != self._identity:
+            raise ComputationFailed(
+                f"the store {str(self.path)!r} was deleted or replaced while it was in use; "
+                "put it back and run the same command again"
+            )
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            with self._connection:  # commits, or rolls back
+                yield
+        except sqlite3.Error as error:
+            raise ComputationFailed(
+                f"cannot write to {str(self.path)!r}: {error}; everything stored before is safe: "
+                "free some space or fix the cause, then run the same command again"
+            ) from None
+
+    def done(self, keys: Sequence[str]) -> set[str]:
+        """Those of the keys that have a result; a failed or damaged one counts as missing."""
+        query = "SELECT key FROM results WHERE status != 'failed' AND " + INTACT
+        return {key for (key,) in self._select(query, keys)}
+
+    def damaged(self, keys: Sequence[str] | None = None) -> list[str]:
+        """The keys of the rows (or of those asked for) that are not as they were written."""
+        found = self._select("SELECT CAST(key AS BLOB) FROM results WHERE NOT " + INTACT, keys)
+        return [(key or b"without a key").decode(errors="replace") for (key,) in found]
+
+    def rows(self, keys: Iterable[str] | None = None) -> Iterator[Row]:
+        """All tidy rows, in the order of their keys; or those of `keys` that are there, in turn."""
+        return (decode_row(record["row"]) for record in self.records(keys))
+
+    def frame(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
+        """All rows, sorted by problem, estimator and numbers, or those of `keys`; with reasons."""
+        rows: list[Row] = []
+        for record in self.records(keys):
+            reason = {} if record["reason"] is None else {"reason": record["reason"]}
+            rows.append(decode_row(record["row"]) | reason)
+        return frame(rows if keys is not None else sorted(rows, key=sort_key))
+
+    def summary(self, quantity: str = "generalisation_error", spec: Any = None) -> pd.DataFrame:
+        """Means over instances with theory beside (`results.summary`), of a sweep if given."""
+        import pandas as pd
+
+        from polyceptron.lab.results import SUMMARY_COLUMNS, summary
+
+        lines = summary(self, quantity=quantity, spec=spec)
+        return pd.DataFrame(lines, columns=list(SUMMARY_COLUMNS))
+
+    def records(self, keys: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
+        """All raw columns, in the order of the keys; or of `keys` that are there, once, in turn."""
+        for batch in [None] if keys is None else _batches(dict.fromkeys(keys)):
+            found: Iterable[Any] = self._select(_SELECT, batch)
+            if batch is not None:
+                by_key = {row[0]: row for row in found}
+                found = (by_key[key] for key in batch if key in by_key)
+            yield from (dict(zip(FIELDS, record, strict=True)) for record in found)
+
+    def check(self) -> None:
+        """Raise unless SQLite's `integrity_check` finds nothing."""
+        with self._readable():
+            answer = self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            if answer != "ok":
+                raise sqlite3.DatabaseError(answer)
+
+    def close(self) -> None:
+        """Close the file; what was added is on the disk already."""
+        self._connection.close()
+
+    def _select(self, query: str, keys: Iterable[str] | None) -> Iterator[tuple[Any, ...]]:
+        """What the query finds, in the order of the keys; or of `keys`, a batch at a time."""
+        with self._readable():
+            if keys is None:
+                yield from self._connection.execute(query + " ORDER BY key")
+            for batch in _batches(keys or ()):
+                marks = ",".join("?" * len(batch))
+                yield from self._connection.execute(f"{query} AND key IN ({marks})", batch)
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise InvalidInput(f"cannot use the store {str(self.path)!r}: {error}") from None
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter: SQLite's message
+            raise InvalidInput(
+                f"the store {str(self.path)!r} is damaged and cannot be read ({error}): restore a "
+                "copy, or give a new store"
+            ) from None
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.path)!r})"
+
+    def __len__(self) -> int:
+        with self._readable():
+            return int(self._connection.execute("SELECT count(*) FROM results").fetchone()[0])
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class MergeReport(NamedTuple):
+    """What a merge did: rows added, rows the target had already, and those that differ there.
+
+    The target keeps its own rows; those of the sources that are `damaged` are not copied.
+    """
+
+    added: int
+    already: int
+    differing: int
+    damaged: tuple[str, ...]
+
+
+def merge_stores(target: str | Path, sources: Sequence[str | Path]) -> MergeReport:
+    """Copy into `target` (made if missing) every result of `sources` that it does not have.
+
+    A source is copied in one transaction: all of it or nothing. A good result replaces a failed or
+    damaged one, never the other way round.
+    """
+    check_outputs(target, inputs=sources)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(Store(source)) for source in sources]
+        into = stack.enter_context(Store(stack.enter_context(locked_store(target))))
+        added = already = differing = 0
+        damaged: list[str] = []
+        for store in opened:
+            damaged += store.damaged()
+            with into.transaction():
+                for batch in _batches(store.records()):
+                    there = {r["key"]: r for r in into.records(r["key"] for r in batch)}
+                    for record in batch:
+                        mine, failed = there.get(record["key"]), record["status"] == Status.FAILED
+                        if mine is None or (mine["status"] == Status.FAILED and not failed):
+                            added += 1
+                            continue
+                        already += 1
+                        differing += not failed and mine["row"] != record["row"]
+                    into.upsert(tuple(record[name] for name in FIELDS) for record in batch)
+    return MergeReport(added, already, differing, tuple(damaged))
+
+
+def _batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    pending = iter(items)
+    while batch := list(islice(pending, 500)):  # below SQLite's limit on parameters
+        yield batch
+
+
+def encode_row(row: Row) -> str:
+    """JSON that keeps every bit: floats by their shortest exact form, non-finite ones as text."""
+    plain = {
+        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in row.items()
+    }
+    return json.dumps(plain, allow_nan=False)
+
+
+def decode_row(text: str) -> Row:
+    """The row that `encode_row` wrote."""
+    try:
+        row: Row = dict(json.loads(text))
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidInput("the store holds a damaged row: restore a copy of it") from None
+    return {k: float(v) if v in ("inf", "-inf", "nan") else v for k, v in row.items()}
+
+
+def sort_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """By problem, estimator and source, then by the numbers; absent values first."""
+    names = "prior noise features shares biases gram estimator class_weight source start branch"
+    numbers = (row.get(name) for name in ("ridge", "alpha", "dimension", "seed"))
+    return (
+        str(row.get("model") or ""),
+        row.get("n_classes") or 0,
+        *(str(row.get(name) or "") for name in names.split()),
+        *(-1.0 if number is None else float(number) for number in numbers),
+    )
+
+
+def row_checksum(*values: bytes | str | None) -> str:
+    """The checksum of the six columns of a result.
+
+    >>> row_checksum("a", "b") == row_checksum(b"a", b"b") != row_checksum("ab", "")
+    True
+    """
+    digest = hashlib.sha256()
+    for value in values:
+        content = value.encode() if isinstance(value, str) else value
+        digest.update(b"none;" if content is None else b"%d;" % len(content))
+        digest.update(content or b"")
+    return digest.hexdigest()[:32]
+
+
+def _create_missing(path: Path) -> None:
+    """Make an empty store if there is none, complete before it appears under its name."""
+
+    def fill(temporary: Path) -> None:
+        try:
+            with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
+                for statement in _CREATE:
+                    connection.execute(statement)
+        finally:
+            for suffix in BESIDE:
+                temporary.with_name(temporary.name + suffix).unlink(missing_ok=True)
+
+    if path.exists() and path.stat().st_size > 0:
+        return
+    try:
+        write_atomically(path, fill)
+    except sqlite3.Error as error:
+        raise InvalidInput(f"cannot create the store {str(path)!r}: {error}") from None
+
+
+def _inspect(path: Path) -> None:
+    """Raise unless the file is a store: SQLite would leave files beside what is not ours."""
+    name = str(path)
+    with _guard:
+        header = os.pread(_handle(path), 100, 0)
+    if not header.startswith(b"SQLite format 3\x00"):
+        raise InvalidInput(f"{name!r} is not a store of results (not an SQLite file)")
+    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+        raise InvalidInput(f"{name!r} is an SQLite file, but not a store of polyceptron results")
+    version = int.from_bytes(header[60:64], "big")
+    if version != SCHEMA_VERSION:
+        newer = version > SCHEMA_VERSION
+        cure = "a newer polyceptron: update this one" if newer else "an older polyceptron than 0.2"
+        raise InvalidInput(
+            f"the store {name!r} has version {version} where {SCHEMA_VERSION} can be read; it was "
+            f"made by {cure}"
+        )
+    # A store has one name: SQLite finds the journal of a database by it, and follows a link there.
+    if (links := os.stat(path).st_nlink) > 1:
+        raise InvalidInput(
+            f"the store {name!r} is one file with {links} names (hard links), under which its "
+            "latest rows could be missed or two sweeps could write at once: keep one name, and "
+            "make a copy or a symbolic link for the other"
+        )
+    for beside in (name + suffix for suffix in BESIDE):
+        if os.path.islink(beside):
+            raise InvalidInput(f"{beside!r} is a link, where the store keeps a file: remove it")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open a store; where nothing can be written beside it, as an archive that cannot change."""
+    if os.access(path.parent, os.W_OK) or path.with_name(path.name + "-wal").exists():
+        connection = sqlite3.connect(path, timeout=30, isolation_level=None)
+    else:
+        address = path.resolve().as_uri() + "?mode=ro&immutable=1"
+        connection = sqlite3.connect(address, uri=True, isolation_level=None)
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.create_function("row_checksum", len(FIELDS), row_checksum, deterministic=True)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+_guard = threading.Lock()
+_handles: dict[tuple[int, int], int] = {}  # one for each store of this process, kept open
+_written: set[tuple[int, int]] = set()  # by this process, now
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """What a file is, whatever its name: device and inode."""
+    info = os.stat(path)
+    return info.st_dev, info.st_ino
+
+
+def _handle(path: Path) -> int:
+    """This process's own handle of the file; those of files that were deleted are closed."""
+    for identity, handle in list(_handles.items()):
+        if identity not in _written and not os.fstat(handle).st_nlink:
+            os.close(_handles.pop(identity))
+    identity = _identity(path)
+    if identity not in _handles:
+        try:
+            _handles[identity] = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise InvalidInput(f"cannot read the store {str(path)!r}: {error.strerror}") from None
+    return _handles[identity]
+
+
+@contextmanager
+def locked_store(store: str | Path) -> Iterator[Path]:
+    """The name of the store without links, while this process alone may write to it.
+
+    A missing store is made, under a lock of its folder, so that only one process makes it. What is
+    locked is device and inode: a store that was renamed while a sweep writes to it is still locked.
+    """
+    check_writable(store)
+    path = Path(os.path.realpath(store))
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        _lock(folder, fcntl.LOCK_EX)
+        _create_missing(path)
+    finally:
+        os.close(folder)
+    with _guard:
+        file, identity = _handle(path), _identity(path)
+        if identity in _written or not _lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            raise InvalidInput(
+                f"another sweep is writing to {str(path)!r}: wait until it ends, or give this one "
+                "its own store and merge them afterwards"
+            )
+        _written.add(identity)
+    try:
+        yield path
+    finally:
+        with _guard:
+            _lock(file, fcntl.LOCK_UN)
+            _written.remove(identity)
+
+
+def _lock(handle: int, how: int) -> bool:
+    """Whether nobody else has the lock."""
+    try:
+        fcntl.flock(handle, how)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise InvalidInput(
+            f"files cannot be locked here ({error.strerror}): keep the store on a local disk"
+        ) from None
+    return True

@@ -1,0 +1,281 @@
+"""What a channel is asked for, and the Gaussian ones: labels, their chances at Gaussian fields.
+
+A label is the class of largest *utility*, the teacher's field plus noise of its own; with
+probability kη' it is instead any class, uniformly:
+
+    Z_l(ω, v) = η' + (1 − kη') P(utility l is the largest | fields ~ N(ω, v))
+
+A channel is the law of the utilities' noise (`utility_*`) with a chance η' (`guess`); the mixture
+is written once, here. All channels treat the classes alike and see differences of fields only.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.errors import InvalidInput
+from polyceptron.problem.registry import Registry
+from polyceptron.numerics import Array
+from polyceptron.numerics.orthant import (
+    Orthant,
+    Winning,
+    argmax_orthant,
+    win_probabilities,
+    winning_chance,
+)
+from polyceptron.numerics.special import log_cdf_and_mills, mean_of_maximum
+
+Labels = NDArray[np.int64]
+SHARP = 1e-12  # variance of fields that are known
+
+
+class UtilityLaw(NamedTuple):
+    """The law of one utility around its field: ln F and F′/F at y, and where F′ is not nothing."""
+
+    low: float
+    high: float
+    values: Callable[[Array], tuple[Array, Array]]
+
+
+class Channel(ABC):
+    """P(y | z) of a label y given the teacher's fields z.
+
+    >>> from polyceptron.problem import as_channel
+    >>> as_channel("softmax:2").sample([[0.0, 50.0]], np.random.default_rng(0)).tolist()
+    [1]
+    """
+
+    name: str
+    accuracy: ClassVar[float] = 0.0  # absolute error of the chances it gives, rounding apart
+    noiseless: bool = False  # whether the label is a function of the fields
+    utility_variance: float | None = None  # Δ of utilities that are fields plus Gaussian noise
+
+    @abstractmethod
+    def width(self, variance: float) -> float:
+        """The scale, in fields of one class, over which Z varies at residual variance v."""
+
+    @abstractmethod
+    def sample_utility(self, fields: Array, rng: np.random.Generator) -> Array:
+        """Utilities (n, k) at fields (n, k)."""
+
+    @abstractmethod
+    def utility(self, omega: Array, label: Any, variance: Any, order: int) -> Orthant:
+        """ln P(utility of the label is the largest), its score and curvature, in every tail."""
+
+    @abstractmethod
+    def utility_gaps(self, gaps: Array, variance: float) -> Winning:
+        """The same chance from gaps (k−1, n), smallest first, to absolute accuracy."""
+
+    @abstractmethod
+    def utility_signal(self, n_classes: int) -> float:
+        """c = E[z_y]/(k − 1): how far the labelled class's own field is up."""
+
+    @abstractmethod
+    def utility_error(self, tau: Array, n_classes: int, clean: Callable[[Array], Array]) -> Array:
+        """P(largest utility is not the student's class) at τ; `clean` is that without noise."""
+
+    def utility_lead(self, tau: float, n_classes: int, margin: float) -> float | None:
+        """P(the student's lead of the class of largest utility > margin·√q) at τ, where known."""
+        return None
+
+    def utility_law(self, variance: float) -> UtilityLaw | None:
+        """The law of one utility at residual variance v, from which theory of k ≥ 4 is made."""
+        return None
+
+    def guess(self, n_classes: int) -> float:
+        """η': the chance that the label is a given class whatever the fields."""
+        return 0.0
+
+    def utility_tau(self, tau: float) -> float | None:
+        """τ of the student's fields with the utilities where these are Gaussian, else None."""
+        return None
+
+    def behind(self, hidden: float) -> Channel:
+        """The channel at z → √(1−δ) z + √δ ξ, δ = `hidden`, what is shown having variance 1."""
+        if hidden == 0:
+            return self
+        raise InvalidInput(
+            f"features that hide a share of the teacher need a noise with a `behind` of its own, "
+            f"which {self.name!r} does not have"
+        )
+
+    def sample(self, fields: Any, rng: np.random.Generator | None = None) -> Labels:
+        """Labels (n,) drawn at the teacher's fields (n, k)."""
+        fields = np.asarray(fields, dtype=float)
+        if self.noiseless:
+            return np.asarray(fields.argmax(-1), dtype=np.int64)
+        rng = np.random.default_rng() if rng is None else rng
+        label = self.sample_utility(fields, rng).argmax(-1)
+        k = fields.shape[-1]
+        chance = k * self.guess(k)
+        if chance > 0:
+            draws = rng.random((*label.shape, 2))  # row by row, so that blocks draw the same
+            label = np.where(draws[..., 0] < chance, (k * draws[..., 1]).astype(np.int64), label)
+        return np.asarray(label, dtype=np.int64)
+
+    def utility_chances(self, fields: Array, variance: float) -> Array:
+        """P(utility of class l is the largest) (n, k) at fields of mean (n, k) and variance v."""
+        v = max(variance, SHARP)
+        chances = [np.exp(self.utility(fields, l, v, 20).log_z) for l in range(fields.shape[-1])]
+        return np.stack(chances, -1)
+
+    def chances(self, fields: Any, variance: float = 0.0) -> Array:
+        """P(y = l) (n, k) at fields of mean (n, k) and variance v, to absolute accuracy."""
+        fields = np.asarray(fields, dtype=float)
+        k = fields.shape[-1]
+        a = self.guess(k)
+        return np.asarray(a + (1 - k * a) * self.utility_chances(fields, variance))
+
+    def posterior(self, omega: Any, label: Any, variance: Any, order: int = 20) -> Orthant:
+        """ln Z_y (n,), score and −∂²_h ln Z_y (n, k) at ω (n, k) and v: one, (n,) or (n, k)."""
+        omega = np.asarray(omega, dtype=float)
+        inner = self.utility(omega, label, variance, order)
+        a = self.guess(omega.shape[-1])
+        if a == 0:
+            return inner
+        # ln(η' + (1 − kη')Z), and the share of it that the utilities explain.
+        log_z = np.log1p(-omega.shape[-1] * a) + inner.log_z
+        total = np.logaddexp(np.log(a), log_z)
+        share = np.exp(log_z - total)[..., None]
+        diagonal = share * inner.diagonal - share * (1 - share) * inner.score**2
+        return Orthant(total, share * inner.score, diagonal)
+
+    def denoise(self, omega: Any, label: Any, V: Any, order: int = 20) -> tuple[Array, Array]:
+        """The Bayes-optimal student: f = ∇ ln Z (n, k) and −tr ∂f (n,)."""
+        found = self.posterior(omega, label, V, order)
+        return found.score, found.curvature
+
+    def label_law(self, gaps: Array, variance: float, n_classes: int | None = None) -> Winning:
+        """Z of class 1 (n,) and its slopes in the gaps (k−1, n), to absolute accuracy.
+
+        Of `n_classes`, those beyond the gaps are out of the race, but still guessed.
+        """
+        inner = self.utility_gaps(gaps, variance)
+        k = len(gaps) + 1 if n_classes is None else n_classes
+        a = self.guess(k)
+        return inner if a == 0 else Winning(a + (1 - k * a) * inner.z, (1 - k * a) * inner.slopes)
+
+    def signal(self, n_classes: int) -> float:
+        """c = E[e_y·z]/(k − 1): all that the square loss sees of a channel."""
+        return (1 - n_classes * self.guess(n_classes)) * self.utility_signal(n_classes)
+
+    def drawn_error(self, tau: Any, n_classes: int, clean: Callable[[Array], Array]) -> Array:
+        """P(label as drawn ≠ the student's class) at τ; `clean(τ)` is the noiseless error."""
+        share = n_classes * self.guess(n_classes)
+        error = self.utility_error(np.asarray(tau, dtype=float), n_classes, clean)
+        return np.asarray((1 - share) * error + share * (1 - 1 / n_classes))
+
+
+CHANNELS: Registry[Channel] = Registry("noise", Channel)  # type: ignore[type-abstract]
+
+
+_REACH = 9.5  # standard deviations beyond which a normal variable is never found
+
+
+@dataclass(frozen=True)
+class GaussianNoise(Channel):
+    """y = argmax(z + √Δ ξ), Δ the variance of the noise in each class; 0 is the paper's rule.
+
+    A Gaussian on a Gaussian: every formula without noise holds with v replaced by v + Δ.
+    """
+
+    variance: float = 0.0
+    name: str = field(init=False, default="none")
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.variance <= 1e12:
+            allowed = "must be from 0 to 1e12"
+            raise InvalidInput(f"the variance of gaussian noise {allowed}, got {self.variance!r}")
+        name = f"gaussian:{self.variance!r}" if self.variance > 0 else "none"
+        object.__setattr__(self, "name", name.removesuffix(".0"))
+
+    @property
+    def noiseless(self) -> bool:  # type: ignore[override]
+        return self.variance == 0
+
+    @property
+    def utility_variance(self) -> float:  # type: ignore[override]
+        return self.variance
+
+    def behind(self, hidden: float) -> Channel:
+        return GaussianNoise((self.variance + hidden) / (1 - hidden)) if hidden > 0 else self
+
+    def width(self, variance: float) -> float:
+        return math.sqrt(variance + self.variance)
+
+    def sample_utility(self, fields: Array, rng: np.random.Generator) -> Array:
+        if self.variance == 0:
+            return fields
+        return fields + math.sqrt(self.variance) * rng.standard_normal(fields.shape)
+
+    def utility(self, omega: Array, label: Any, variance: Any, order: int) -> Orthant:
+        return argmax_orthant(omega, label, variance + self.variance, order=order)
+
+    def utility_gaps(self, gaps: Array, variance: float) -> Winning:
+        return winning_chance(gaps, self.width(variance))
+
+    def utility_chances(self, fields: Array, variance: float) -> Array:
+        if fields.shape[-1] <= 3:
+            return super().utility_chances(fields, variance)
+        return win_probabilities(fields / self.width(max(variance, SHARP)))
+
+    def utility_law(self, variance: float) -> UtilityLaw:
+        width = self.width(variance)
+
+        def values(y: Array) -> tuple[Array, Array]:
+            log_cdf, r = log_cdf_and_mills(y / width)
+            return log_cdf, r / width
+
+        return UtilityLaw(-_REACH * width, _REACH * width, values)
+
+    def utility_signal(self, n_classes: int) -> float:
+        """E[max of k normals]/(k−1), less the noise's share of the maximum."""
+        return mean_of_maximum(n_classes) / ((n_classes - 1) * math.sqrt(1 + self.variance))
+
+    def utility_error(self, tau: Array, n_classes: int, clean: Callable[[Array], Array]) -> Array:
+        """The clean error at the correlation of student and utilities."""
+        return clean(self._seen(tau))
+
+    def utility_tau(self, tau: float) -> float | None:
+        return float(self._seen(np.asarray(tau)))
+
+    def _seen(self, tau: Array) -> Array:
+        """τ' = ρ/√(1 + Δ − ρ²) at the correlation ρ/√(1 + Δ), with ρ² = τ²/(1 + τ²)."""
+        return np.asarray(tau / np.sqrt(1 + self.variance * (1 + tau**2)))
+
+
+@dataclass(frozen=True)
+class Flips(GaussianNoise):
+    """Z_l → (1 − η)Z_l + η(1 − Z_l)/(k − 1), that is a guess η' = η/(k − 1) in every class."""
+
+    variance: float = field(init=False, default=0.0)
+    rate: float = 0.0
+    name: str = field(init=False, default="")
+
+    def __init__(self, rate: float, variance: float = 0.0) -> None:
+        if not 0 < rate < 1:
+            raise InvalidInput(f"the rate of flips must be between 0 and 1 − 1/k, got {rate!r}")
+        object.__setattr__(self, "variance", float(variance))  # of the fields, before any flip
+        object.__setattr__(self, "rate", float(rate))
+        object.__setattr__(self, "name", f"flips:{float(rate)!r}")
+
+    noiseless = False  # type: ignore[assignment]
+
+    def behind(self, hidden: float) -> Channel:
+        return Flips(self.rate, hidden / (1 - hidden)) if hidden > 0 else self
+
+    def guess(self, n_classes: int) -> float:
+        a = self.rate / (n_classes - 1)
+        if n_classes * a >= 1:
+            raise InvalidInput(
+                f"a rate of flips of {self.rate:g} leaves no rule among {n_classes} classes: "
+                f"it must be below {1 - 1 / n_classes:g}"
+            )
+        return a

@@ -1,0 +1,475 @@
+"""The features' covariance in its eigenbasis, and how the teacher's weights lie along it.
+
+    x ~ N(0, Σ),   s_i   eigenvalues of Σ              θ_i   variance of the teacher's weights there
+
+Inputs and fields have a scale that changes nothing: ⟨s⟩ = 1 and ⟨sθ⟩ = 1, the variance of the
+teacher's fields, with ⟨·⟩ the mean over features. Equal pairs (s_i, θ_i) are one level with its
+fraction of the features. A direction without variance (s = 0) carries nothing and is kept as the
+fraction that is missing to 1. Independent features are one level, s = θ = 1.
+
+A teacher may act on more than the features show: the `hidden` share of the variance of its fields,
+which no linear student can see, acts as Gaussian noise on them.
+
+From data (`Spectrum.from_data`): in the eigenbasis, whitened, the least-squares fit of the one-hot
+labels has coefficients c_ih = (1/n) Σ_μ u_iμ (1[y_μ = h] − p_h), for Gaussian inputs ∝ √s_i W*_ih
+(Stein), and
+
+    E Σ_h c_ih² ∝ s_iθ_i + noise,      noise = Σ_h RSS_h / (n(n − d − 1))
+
+The noise of estimation is subtracted. Where a direction is then left with less than nothing it is
+pooled with its neighbours until their sum is positive, which keeps the total.
+
+From a name (`as_spectrum`), a CSV file or a list of eigenvalues:
+
+    isotropic                      independent features of unit variance
+    power:A:D[:B]                  s_i ∝ i^(−A), i = 1 … D; θ equal, or sθ ∝ i^(−B)
+    levels:SxF[@T],...             eigenvalue S for a fraction F of the features, signal T
+    marchenko-pastur:RATIO         the sample covariance of RATIO = features/samples
+    random-features:NONLIN:RATIO   φ = σ(Fg), RATIO features for each of the latent Gaussian inputs
+
+Random features are equivalent to a linear map plus noise: with κ₁ = E zσ(z) and κ_*² what is left
+of the variance, Σ = κ₁²FFᵀ + κ_*²I. Of a teacher that is linear in g the best linear student sees
+sθ ∝ κ₁²μ/(κ₁²μ + κ_*²) along an eigenvector of FFᵀ with eigenvalue μ; the rest is hidden from it.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import math
+from collections.abc import Callable
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyceptron.errors import InvalidInput
+from polyceptron.files import read_text
+from polyceptron.checks import as_numbers
+from polyceptron.problem.registry import Entry, Registry
+from polyceptron.numerics import Array
+from polyceptron.numerics.special import local_gauss
+
+__all__ = ["FEATURES", "Spectrum", "as_spectrum", "isotropic"]
+
+_NOTHING = 1e-10  # of the largest eigenvalue: rounding of a direction without variance
+_LONGEST_NAME = 40  # levels that a name spells out
+_REMEMBERED: dict[str, Spectrum] = {}  # those too long for a name, by their digest
+_MOST_LEVELS = 100_000
+_MP_NODES = 400
+
+
+class Spectrum:
+    """Levels of the covariance: eigenvalues s (l,), signal θ (l,) and fraction of features (l,).
+
+    They are scaled to ⟨s⟩ = ⟨sθ⟩ = 1; what was divided out is in `mean_eigenvalue` and
+    `mean_signal`. `power` is sθ (l,), `rank` the fraction of directions that vary at all, `flat`
+    whether sθ = 1 along all: whitened, these are independent features.
+
+    Parameters
+    ----------
+    eigenvalues : array_like
+        s_i ≥ 0, one for each feature or level.
+    signal : array_like, optional
+        θ_i ≥ 0, equal if not given.
+    fraction : array_like, optional
+        Share of the features of each, equal if not given.
+    name : str, optional
+        What rows call it, by default one that `as_spectrum` reads back.
+    hidden : float
+        Share of the teacher's variance that no feature shows.
+    remark : str
+        What `describe` adds.
+
+    Examples
+    --------
+    >>> two = Spectrum([10, 1], fraction=[0.2, 0.8])
+    >>> [round(float(s), 4) for s in two.eigenvalues], round(two.mean_eigenvalue, 4)
+    ([3.5714, 0.3571], 2.8)
+    """
+
+    def __init__(
+        self,
+        eigenvalues: Any,
+        signal: Any = None,
+        fraction: Any = None,
+        *,
+        name: str | None = None,
+        hidden: float = 0.0,
+        remark: str = "",
+    ) -> None:
+        s = _checked(eigenvalues, "eigenvalues")
+        if s.size == 0:
+            raise InvalidInput("a spectrum needs at least one eigenvalue, got none")
+        theta = np.ones_like(s) if signal is None else _checked(signal, "signal", s.size)
+        share = np.ones_like(s) if fraction is None else _checked(fraction, "fraction", s.size)
+        if not share.sum() > 0:
+            raise InvalidInput("the fractions of a spectrum are all 0")
+        if not 0 <= hidden < 1:
+            raise InvalidInput(f"the hidden share of a teacher is from 0 to below 1, got {hidden}")
+        share = share / share.sum()
+        self.mean_eigenvalue = float(share @ s)
+        if not 0 < self.mean_eigenvalue < math.inf:
+            raise InvalidInput("the eigenvalues of a spectrum are all 0: no feature varies")
+        s = s / self.mean_eigenvalue
+        self.mean_signal = float(share @ (s * theta)) * self.mean_eigenvalue
+        if not 0 < self.mean_signal < math.inf:
+            raise InvalidInput("the signal is 0 wherever a feature varies: there is no rule")
+        theta = theta * (self.mean_eigenvalue / self.mean_signal)
+        # Levels of equal (s, θ), largest first, without those of no variance or no features.
+        keep = (s > 0) & (share > 0)
+        pairs, place = np.unique(np.stack([-s[keep], -theta[keep]]), axis=1, return_inverse=True)
+        self.eigenvalues, self.signal = -pairs
+        self.fraction = np.asarray(np.bincount(place.ravel(), weights=share[keep]), dtype=float)
+        if len(self.fraction) == 1 and abs(self.fraction[0] - 1) < 1e-12:  # to the last digit
+            self.eigenvalues, self.signal, self.fraction = np.ones((3, 1))
+        self.power: Array = self.eigenvalues * self.signal
+        for part in (self.eigenvalues, self.signal, self.fraction, self.power):
+            part.setflags(write=False)
+        total = float(self.fraction.sum())
+        self.rank = 1.0 if abs(total - 1) < 1e-12 else total
+        self.flat = self.rank == 1 and bool((np.abs(self.power - 1) < 1e-13).all())
+        self.isotropic = self.flat and bool((self.eigenvalues == 1).all())
+        self.hidden, self.remark = float(hidden), remark
+        self.name = name if name is not None else self._spelt()
+
+    @cached_property
+    def by_feature(self) -> tuple[Array, Array]:
+        """Few eigenvalues and weights for the mean over features of what is smooth in ln s."""
+        return local_gauss(self.eigenvalues, self.fraction)
+
+    @cached_property
+    def by_field(self) -> tuple[Array, Array]:
+        """The same for the mean weighted by the teacher's field."""
+        return local_gauss(self.eigenvalues, self.fraction * self.power)
+
+    def at(self, dimension: int) -> tuple[Array, Array]:
+        """s (d,) and θ (d,) of d features, largest first: means over 1/d each of the spectrum."""
+        if self.isotropic:
+            return np.ones(dimension), np.ones(dimension)
+        ends = np.concatenate([[0.0], np.cumsum(self.fraction)])
+        edges = np.linspace(0.0, 1.0, dimension + 1)
+
+        def means(values: Array) -> Array:
+            below = np.concatenate([[0.0], np.cumsum(self.fraction * values)])
+            return np.maximum(np.diff(np.interp(edges, ends, below)) * dimension, 0.0)
+
+        s, power = means(self.eigenvalues), means(self.power)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return s, np.where(s > 0, power / s, 0.0)
+
+    def deviations(self, dimension: int) -> Array:
+        """√s (d, 1): what turns weights into those of features of unit variance."""
+        return np.asarray(np.sqrt(self.at(dimension)[0])[:, None])
+
+    def table(self) -> str:
+        """The levels as CSV text: eigenvalue, signal, fraction; what `as_spectrum` reads back."""
+        rows = zip(self.eigenvalues, self.signal, self.fraction, strict=True)
+        lines = [",".join(repr(float(x)) for x in row) for row in rows]
+        empty = [f"0.0,0.0,{1 - self.rank!r}"] if self.rank < 1 else []
+        return "\n".join(["eigenvalue,signal,fraction", *lines, *empty, ""])
+
+    @classmethod
+    def from_data(cls, X: Any, y: Any = None) -> Spectrum:
+        """The spectrum of the covariance of X (n, d), and with y (n,) the signal along it."""
+        A = as_numbers(X, "X").astype(float)
+        if A.ndim != 2 or A.shape[0] < 2 or A.shape[1] < 1:
+            known = f"(samples, features) with 2 samples or more, got {A.shape}"
+            raise InvalidInput(f"X must be {known}")
+        if not np.isfinite(A).all():
+            raise InvalidInput("X must be finite")
+        n, d = A.shape
+        A = A - A.mean(0)
+        if d <= n:
+            values, vectors = np.linalg.eigh(A.T @ A / n)
+        else:
+            values = np.concatenate([np.linalg.eigvalsh(A @ A.T / n), np.zeros(d - n)])
+        values = np.where(values > _NOTHING * values.max(), values, 0.0)
+        wider = f"whose noise widens it by about {2 * (d / n) ** 0.5:.0%}"
+        spread = f"from {n} samples of {d} features, {wider}"
+        if y is None:
+            return cls(values, remark=spread)
+        labels = np.asarray(y)
+        if labels.shape != (n,):
+            raise InvalidInput(f"y must be (samples,), got {labels.shape} for {n} samples")
+        classes, index = np.unique(labels, return_inverse=True)
+        if classes.size < 2:
+            raise InvalidInput("a signal needs labels of at least two classes")
+        if n <= d + 1:
+            needed = f"needs more than {d + 1} samples, got {n}"
+            raise InvalidInput(f"the signal along {d} features {needed}")
+        seen = values > 0
+        U = A @ (vectors[:, seen] / np.sqrt(values[seen]))
+        target = np.eye(classes.size)[index]
+        target -= target.mean(0)
+        c, r = U.T @ target / n, U.shape[1]
+        raw = (c**2).sum(1)
+        noise = float(((target - U @ c) ** 2).sum()) / (n * (n - r - 1))
+        removed = r * noise / float(raw.sum())
+        if not removed < 1:
+            raise InvalidInput("the labels show no linear signal beyond the noise of estimation")
+        signal = np.zeros(d)
+        signal[seen] = _pooled(raw - noise) / values[seen]
+        remark = f"{removed:.1%} of the fitted signal was noise of estimation and is removed"
+        return cls(values, signal, remark=f"{spread}; {remark}")
+
+    def _spelt(self) -> str:
+        """A name that reads back: the levels themselves, or a digest of too many of them."""
+        if self.isotropic and self.hidden == 0:
+            return "isotropic"
+        if len(self.eigenvalues) <= _LONGEST_NAME and self.hidden == 0 and self.rank == 1:
+            parts = (self.eigenvalues, self.fraction, self.signal)
+            levels = zip(*(part.tolist() for part in parts), strict=True)
+            return "levels:" + ",".join(f"{s!r}x{f!r}@{t!r}" for s, f, t in levels)
+        name = f"spectrum#{self.digest}"
+        _REMEMBERED[name] = self
+        return name
+
+    @property
+    def digest(self) -> str:
+        """Eight digits of what the numbers are, to nine figures."""
+        parts = (self.eigenvalues, self.signal, self.fraction, [self.hidden])
+        text = " ".join(f"{x:.8e}" for part in parts for x in part)
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    @property
+    def _values(self) -> tuple[Any, ...]:
+        arrays = (self.eigenvalues, self.signal, self.fraction)
+        return (self.name, self.hidden, *(part.tobytes() for part in arrays))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spectrum) and self._values == other._values
+
+    def __hash__(self) -> int:
+        return hash(self._values)
+
+    def __repr__(self) -> str:
+        return f"Spectrum({self.describe()})"
+
+    def describe(self) -> str:
+        """The levels and the normalisation in words."""
+        s, n = self.eigenvalues, len(self.eigenvalues)
+        parts = [self.name] if len(self.name) < 60 else []
+        if n > 1:
+            parts.append(f"{n} levels from {s[-1]:.3g} to {s[0]:.3g}")
+        if self.rank < 1:
+            parts.append(f"{1 - self.rank:.3g} of the directions without variance")
+        if max(abs(self.mean_eigenvalue - 1), abs(self.mean_signal - 1)) > 1e-9:
+            parts.append(
+                f"eigenvalues divided by {self.mean_eigenvalue:.6g} to mean 1, "
+                f"fields by {math.sqrt(self.mean_signal):.6g} to variance 1"
+            )
+        if self.hidden > 0:
+            parts.append(f"{self.hidden:.4g} of the teacher hidden, which acts as noise")
+        return "; ".join([*parts, *([self.remark] if self.remark else [])])
+
+
+@lru_cache(maxsize=1)
+def isotropic() -> Spectrum:
+    """Independent features of unit variance."""
+    return Spectrum(np.ones(1), name="isotropic")
+
+
+def _checked(values: Any, what: str, size: int | None = None) -> Array:
+    array = np.atleast_1d(as_numbers(values, f"the {what} of a spectrum")).astype(float)
+    if array.ndim != 1:
+        raise InvalidInput(f"the {what} of a spectrum must be a list, got shape {array.shape}")
+    if size is not None and array.size != size:
+        raise InvalidInput(f"a spectrum of {size} eigenvalues has {array.size} values of {what}")
+    bad = array[~(np.isfinite(array) & (array >= 0))]
+    if bad.size:
+        raise InvalidInput(
+            f"the {what} of a spectrum must be finite numbers of 0 or more, got {float(bad[0])!r}"
+        )
+    return array
+
+
+def _pooled(values: Array) -> Array:
+    """Neighbours share their mean, from the first on, until it is positive; the last fall back."""
+    blocks: list[list[float]] = [[]]
+    for value in values.tolist():
+        if sum(blocks[-1]) > 0:
+            blocks.append([])
+        blocks[-1].append(value)
+    while len(blocks) > 1 and sum(blocks[-1]) <= 0:
+        blocks[-2:] = [blocks[-2] + blocks[-1]]
+    return np.concatenate([np.full(len(block), np.mean(block)) for block in blocks])
+
+
+FEATURES: Registry[Spectrum] = Registry("features", Spectrum)
+
+
+def as_spectrum(features: Any) -> Spectrum:
+    """A registered name, the path of a CSV file, a list of eigenvalues, or a `Spectrum`.
+
+    >>> as_spectrum([2.0, 1.0]).name
+    'levels:1.3333333333333333x0.5@1.0,0.6666666666666666x0.5@1.0'
+    """
+    if isinstance(features, np.ndarray | list | tuple):
+        return Spectrum(features)
+    text = features if isinstance(features, str) else ""
+    if isinstance(features, Path) or "#" in text or text.lower().endswith(".csv"):
+        return _read_file(str(features))
+    try:
+        return FEATURES.read(features)
+    except InvalidInput:
+        raise
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            f"cannot read the features {features!r}: allowed are {FEATURES.help}, or the path of "
+            "a CSV file"
+        ) from None
+
+
+def _read_file(text: str) -> Spectrum:
+    """From 'path.csv', or 'path.csv#digest', which must still hold the same numbers."""
+    path, _, digest = text.partition("#")
+    if text in _REMEMBERED:
+        return _REMEMBERED[text]
+    if path == "spectrum":
+        raise InvalidInput(
+            f"the features {text!r} were made in another process: write them to a CSV file "
+            "(Spectrum.table) and give its path"
+        )
+    found = _parse_table(read_text(path, "spectrum file"), path)
+    if digest and digest != found.digest:
+        raise InvalidInput(
+            f"the spectrum file {path!r} is not the one that was used before ({digest}): its "
+            f"numbers now have the digest {found.digest}"
+        )
+    found.name = f"{path}#{found.digest}"
+    return found
+
+
+def _parse_table(text: str, path: str) -> Spectrum:
+    """Columns eigenvalue, signal and optionally fraction, in any order."""
+    lines = [line for line in csv.reader(text.splitlines()) if line]
+    head = [name.strip().lower() for name in lines[0]] if lines else []
+    missing = [name for name in ("eigenvalue", "signal") if name not in head]
+    if missing:
+        raise InvalidInput(
+            f"the spectrum file {path!r} needs the columns eigenvalue and signal (and may have "
+            f"fraction), but has no {' and no '.join(missing)}"
+        )
+    names = [name for name in ("eigenvalue", "signal", "fraction") if name in head]
+    columns: list[list[float]] = [[] for _ in names]
+    for number, line in enumerate(lines[1:], 2):
+        for name, column in zip(names, columns, strict=True):
+            try:
+                column.append(float(line[head.index(name)]))
+            except (ValueError, IndexError):
+                raise InvalidInput(
+                    f"line {number} of the spectrum file {path!r} has no number for {name}"
+                ) from None
+    return Spectrum(*columns)
+
+
+def power_law(exponent: float, n_features: float, signal_exponent: float | None = None) -> Spectrum:
+    """s_i ∝ i^(−a) of d features; the teacher's field has sθ ∝ i^(−b), by default s itself."""
+    if not (n_features == int(n_features) and 1 <= n_features <= _MOST_LEVELS):
+        raise InvalidInput(
+            f"a power law has from 1 to {_MOST_LEVELS} features, got {_short(n_features)}"
+        )
+    for value in (exponent, signal_exponent or 0.0):
+        if not (math.isfinite(value) and 0 <= value <= 20):
+            raise InvalidInput(f"the exponent of a power law is from 0 to 20, got {_short(value)}")
+    i = np.arange(1.0, int(n_features) + 1)
+    s = i**-exponent
+    theta = None if signal_exponent is None else i ** (exponent - signal_exponent)
+    end = "" if signal_exponent is None else f":{_short(signal_exponent)}"
+    return Spectrum(s, theta, name=f"power:{_short(exponent)}:{int(n_features)}{end}")
+
+
+def marchenko_pastur(ratio: float) -> Spectrum:
+    """The law of the eigenvalues of a sample covariance, features/samples = c."""
+    s, fraction, rank = _mp_law(_check_ratio(ratio))
+    eigenvalues, weights = np.append(s, 0.0), np.append(fraction, 1 - rank)
+    return Spectrum(eigenvalues, None, weights, name=f"marchenko-pastur:{_short(ratio)}")
+
+
+def _mp_law(ratio: float) -> tuple[Array, Array, float]:
+    """Nodes s = 1 + c + 2√c cos φ and their weights 2 sin²φ/(πs)·dφ, and the weight of s > 0."""
+    phi = np.arange(1, _MP_NODES + 1) * math.pi / (_MP_NODES + 1)
+    s = 1 + ratio + 2 * math.sqrt(ratio) * np.cos(phi)
+    weight = np.sin(phi) ** 2 / s
+    rank = min(1.0, 1 / ratio)
+    return s, weight * (rank / weight.sum()), rank
+
+
+NONLINEARITIES: dict[str, Callable[[Array], Array]] = {
+    "tanh": np.tanh,
+    "relu": lambda z: np.maximum(z, 0.0),
+}
+
+
+def random_features(nonlinearity: str, ratio: float | str) -> Spectrum:
+    """Centred features σ(Fg) of Gaussian g, `ratio` for each latent input; the teacher is in g."""
+    if nonlinearity not in NONLINEARITIES:
+        allowed = " and ".join(NONLINEARITIES)
+        raise InvalidInput(
+            f"unknown nonlinearity {nonlinearity!r} of random features: allowed are {allowed}"
+        )
+    ratio = _check_ratio(float(ratio))
+    linear, rest = moments(NONLINEARITIES[nonlinearity])
+    mu, fraction, rank = _mp_law(ratio)
+    mu, fraction = np.append(mu, 0.0), np.append(fraction, 1 - rank)
+    s = linear**2 * mu + rest
+    seen = linear**2 * mu / s  # of one latent direction
+    hidden = max(0.0, 1 - ratio * float(fraction @ seen))
+    name = f"random-features:{nonlinearity}:{_short(ratio)}"
+    return Spectrum(s, seen / s, fraction, name=name, hidden=hidden)
+
+
+def moments(sigma: Callable[[Array], Array]) -> tuple[float, float]:
+    """κ₁ = E zσ(z) and κ_*² = Var σ(z) − κ₁², z normal: panels with an edge at 0."""
+    x, w = np.polynomial.legendre.leggauss(60)
+    z = np.concatenate([6 * (x - 1), 6 * (x + 1)])
+    weight = np.tile(6 * w, 2) * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+    value = sigma(z)
+    mean, linear, square = (float(weight @ part) for part in (value, z * value, value**2))
+    return linear, square - mean**2 - linear**2
+
+
+def _check_ratio(ratio: float) -> float:
+    if not (math.isfinite(ratio) and 1e-3 <= ratio <= 1e3):
+        raise InvalidInput(f"a ratio of features is from 0.001 to 1000, got {_short(ratio)}")
+    return float(ratio)
+
+
+def _short(value: float) -> str:
+    return repr(float(value)).removesuffix(".0")
+
+
+def _read_levels(rest: str) -> Spectrum:
+    """':10x0.2@1,1x0.8' and the like."""
+    s, fraction, theta = [], [], []
+    for part in rest[1:].split(","):
+        left, _, signal = part.partition("@")
+        value, _, share = left.lower().partition("x")
+        s.append(float(value))
+        fraction.append(float(share) if share else 1.0)
+        theta.append(float(signal) if signal else 1.0)
+    return Spectrum(s, theta, fraction, name=f"levels{rest}")
+
+
+FEATURES.add(
+    Entry("isotropic", "independent features of unit variance", isotropic, label="isotropic"),
+    Entry(
+        "power", "eigenvalues i^(-A) of D features", power_law, ("a", "d[:b]"), (1.2, 200),
+        "power law", read=lambda rest: power_law(*map(float, rest[1:].split(":"))),
+    ),
+    Entry(
+        "levels", "eigenvalue S of a fraction F, signal T", lambda: _read_levels(":4x0.2,0.25x0.8"),
+        ("sxf[@t],...",), label="two levels", read=_read_levels,
+    ),
+    Entry(
+        "marchenko-pastur", "a sample covariance of this many features for each sample",
+        marchenko_pastur, ("ratio",), (0.5,), "Marchenko–Pastur",
+    ),
+    Entry(
+        "random-features", "tanh or relu of this many random projections of each latent input",
+        lambda ratio: random_features("tanh", ratio), ("tanh|relu", "ratio"), (2.0,),
+        "random features", read=lambda rest: random_features(*rest[1:].lower().split(":")),
+    ),
+)  # fmt: skip

@@ -1,0 +1,457 @@
+"""The best rules of a population: what none surpasses, best shifts and class weights of a fit.
+
+A teacher with biases: knowing its weights, the answer is argmax(z + b*), which is linear in x.
+
+A mixture, as d → ∞: classes of different covariances are told apart by them alone. With variances
+s ≠ s', ‖x‖²/d is s or s' up to fluctuations of order d^{−1/2}, so that the quadratic rule never
+takes one for the other, whatever the means. Within a block of classes with one covariance the rule
+is linear, of the logarithms of the posterior
+
+    δ_c = x·μ_c/(√d s) − K_cc/2 + ln p_c,    in class c':  δ ~ N(K e_c', K),    K = (μ_c·μ_c'/d)/s
+
+(levels of eigenvalues: K sums over them). `population_floor` is the error of this rule. A linear
+student cannot see ‖x‖²; what no linear rule with an intercept surpasses is `linear_floor`.
+
+Gaussian means, Cov(μ_c, μ_c') = G in each coordinate, after n = αd samples with their labels: the
+class means y_c = μ_c + √(s/αp_c) ξ leave a Gaussian posterior, with means that have the Gram matrix
+
+    H = G(G + Λ⁻¹)⁻¹G,    Λ = diag(αp_c/s)
+
+and the posterior's variance of a mean cancels from δ_c. So the Bayes-optimal error at α is the
+floor of a mixture with Gram matrix H: shrunken class means.
+
+With costs c_tp of answering p to label t the mean cost of a rule is Σ_tp c_tp P(t, p):
+
+    error           c_tp = 1[p ≠ t]
+    balanced error  c_tp = 1[p ≠ t]/(k P(t))
+
+A shift of the intercepts is chosen after the fit: the law of the fields stays, and the cost is a
+function of r numbers. Class weights change the fit itself. Searched for is the family
+
+    w_c ∝ P(c)^(−γ),    Σ_c P(c) w_c = 1
+
+which is all that there is for two classes; γ = 0 is no weights, γ = 1 is 'balanced'.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import ndtri, softmax
+
+from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.checks import as_numbers, check_alpha, check_alphas, difference_basis
+from polyceptron.problem.specs import as_erm
+from polyceptron.problem.populations import Population, check_population
+from polyceptron.numerics import Array
+from polyceptron.numerics.estimate import Estimate, from_replicates, uniform_replicates
+from polyceptron.numerics.orthant import bivariate_orthant
+from polyceptron.rows import Status, make_row
+from polyceptron.theory.bayes.biased import biased_bayes
+from polyceptron.theory.erm.unequal_classes import PopulationPoint, population_point
+from polyceptron.sides.scores import (
+    FieldsLaw,
+    PopulationScores,
+    TeacherFields,
+    drawn_chances,
+    population_scores,
+)
+
+_SEEDS = 31, 37  # of a floor, of a shift
+_RESTARTS, _NEVER = 3, 40.0  # of BFGS; a gap that is never below 0, in deviations
+_APART = 1e-9 - 1, 1 - 1e-9  # correlations of two gaps that are still two
+_DRAWS = 256  # of each class and replicate, with covariances in full
+_TEMPERATURES = (0.3, 0.1, 0.03)  # of the answer, in units of the fields' spread
+_POINTS = 9, 11  # log2: of each class for a linear rule, of all for a shift
+_GAMMA = (-1.0, 3.0)
+_CLOSE = 1e-4  # of γ
+
+
+def population_floor(population: Population) -> Estimate:
+    """The error of the population's own Bayes rule, which knows all but the label.
+
+    Parameters
+    ----------
+    population : Teacher, Perceptron or Mixture
+        Classes of a mixture whose covariances differ are told apart by them alone as d → ∞;
+        `linear_floor` is what a linear rule can reach. With covariances in full, at their own d,
+        the quadratic rule is sampled.
+
+    Returns
+    -------
+    Estimate
+        `value` and `uncertainty`.
+
+    Examples
+    --------
+    >>> from polyceptron.problem.populations import Mixture
+    >>> round(float(population_floor(Mixture((0.5, 0.5), separation=2.0)).value), 6)
+    0.158655
+    """
+    check_population(population)
+    channel, k = population.label_channel, population.n_classes
+    if channel is not None:
+        if channel.utility_variance == 0:  # only a guess is wrong
+            return Estimate(np.array((k - 1) * channel.guess(k)), np.zeros(()))
+        T = difference_basis(k)  # its own fields as the student's
+        R, b = T.T @ population.field_covariance @ T, T.T @ population.offsets
+        teacher = TeacherFields(R, R, b, channel)
+        return population_scores(FieldsLaw(np.ones(1), 0 * b[None], R[None], b, teacher)).error
+    if population.full_features is not None:
+        return _quadratic(population)
+    return _bayes_rule(population, math.inf).error
+
+
+def _bayes_rule(population: Population, alpha: float) -> PopulationScores:
+    """Scores of δ ~ N(Ke_c, K) in each block of classes with one covariance, after n = αd."""
+    levels, p = population.levels_of_features, population.group_shares
+    if levels is None:
+        raise InvalidInput(
+            "the Bayes-optimal student of a mixture needs eigenvectors in common, got "
+            f"{population!r}"
+        )
+    k, gram = len(p), np.zeros(levels.gram.shape) if alpha == 0 else levels.gram
+    if 0 < alpha < math.inf:
+        prior = levels.gram / levels.fraction[:, None, None]  # of one coordinate
+        noise = (levels.variance / (alpha * p))[:, :, None] * np.eye(k)
+        gram = levels.fraction[:, None, None] * (prior @ np.linalg.solve(prior + noise, prior))
+    seen: dict[tuple[float, ...], list[int]] = {}
+    for c in range(k):
+        seen.setdefault(tuple(levels.variance[:, c]), []).append(c)
+    confusion = np.stack([np.diag(p), np.zeros((k, k))])  # values, uncertainties
+    sums = {name: np.zeros(2) for name in ("error", "balanced_error", "test_loss", "brier")}
+    for variance, classes in seen.items():
+        if len(classes) == 1:  # told from all others
+            continue
+        share, T = float(p[classes].sum()), difference_basis(len(classes))
+        K = (gram[:, classes][:, :, classes] / np.array(variance)[:, None, None]).sum(0)
+        b = T.T @ (np.log(p[classes]) - np.diag(K) / 2)
+        Q = np.repeat((T.T @ K @ T)[None], len(classes), 0)
+        found = population_scores(
+            FieldsLaw(p[classes] / share, K @ T, Q, b), partial(softmax, axis=1)
+        )
+        for i, value in enumerate(found.confusion):
+            confusion[i][np.ix_(classes, classes)] = share * value
+        for name, total in sums.items():
+            part = len(classes) / k if name == "balanced_error" else share
+            total += part * np.array(getattr(found, name))
+    right, said = np.diagonal(confusion, axis1=1, axis2=2), confusion.sum(1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        precision = right[0] / said[0], (right[1] + said[1]) / said[0]
+    return PopulationScores(
+        Estimate(*confusion),
+        recall=Estimate(*(right / p)),
+        precision=Estimate(*precision),
+        shares=Estimate(p, np.zeros(k)),
+        **{name: Estimate(*total) for name, total in sums.items()},
+    )
+
+
+def bayes_population_rows(population: Any, alpha: Any) -> list[dict[str, Any]]:
+    """Rows of the Bayes-optimal student where classes are not alike, one for each α."""
+    said = {**population.columns, "estimator": "bayes", "branch": "optimal", "status": Status.OK}
+    rows = []
+    for a in check_alphas(alpha):
+        row = {**said, "alpha": a}
+        if population.label_channel is None:
+            row |= _bayes_rule(population, a).columns
+        else:
+            found, Q, moved, row["status"] = biased_bayes(population, a)
+            row |= found.columns | {"q": float(np.trace(Q)) / len(Q)}
+            row["uncertainty"] += moved * row["generalisation_error"]
+        rows.append(make_row(source="theory", **row))
+    return rows
+
+
+def _quadratic(population: Population) -> Estimate:
+    """E(1 − max_c P(c | x)) with covariances in full, at their own dimension."""
+    full = population.full_features
+    assert full is not None
+    means, p = full[0] / math.sqrt(full[0].shape[1]), population.group_shares
+    roots = [np.linalg.cholesky(sigma) for sigma in full[1]]
+    logs = [2 * np.log(np.diag(root)).sum() for root in roots]
+    found = np.zeros(16)
+    for c, root in enumerate(roots):
+        rng = np.random.default_rng([_SEEDS[0], c])
+        x = means[c] + rng.standard_normal((len(found) * _DRAWS, len(root))) @ root.T
+        density = np.stack(
+            [
+                np.log(p[h]) - 0.5 * (np.square(np.linalg.solve(r, (x - m).T)).sum(0) + log)
+                for h, (r, m, log) in enumerate(zip(roots, means, logs, strict=True))
+            ],
+            axis=1,
+        )
+        missed = 1 - softmax(density, axis=1).max(1)
+        found += p[c] * missed.reshape(len(found), -1).mean(1)
+    return from_replicates(found)
+
+
+def linear_floor(population: Population) -> Estimate:
+    """The least error of a linear rule with an intercept that knows the population.
+
+    Parameters
+    ----------
+    population : Teacher, Perceptron or Mixture
+        It is the Bayes rule for a teacher and for classes of one covariance. Else the least error
+        is searched for: `value` is that of the best rule found, which is the least for two classes.
+        For three it may be 1e-5 above it where that is a limit, and more for more.
+
+    Returns
+    -------
+    Estimate
+
+    Examples
+    --------
+    >>> from polyceptron.problem.populations import Mixture
+    >>> unlike = Mixture((0.5, 0.5), separation=2.0, variances=(1.0, 0.25))
+    >>> float(population_floor(unlike).value), round(float(linear_floor(unlike).value), 6)
+    (0.0, 0.084729)
+    """
+    check_population(population)
+    if population.label_channel is not None:
+        return population_floor(population)
+    levels, p, k = population.levels_of_features, population.group_shares, population.n_classes
+    if levels is None:
+        raise InvalidInput(
+            "the best linear rule is known for covariances with eigenvectors in common"
+        )
+    if not np.ptp(levels.variance, axis=1).any():
+        return population_floor(population)
+    # Each class in the span of the mean differences, level by level: N(a_c, diag v_c).
+    centre = np.eye(k) - 1 / k
+    coordinates, spreads = [], []
+    for gram, variance in zip(levels.gram, levels.variance, strict=True):
+        values, vectors = np.linalg.eigh(centre @ gram @ centre)
+        use = values > 1e-12 * max(float(values[-1]), 1e-300)
+        coordinates.append(vectors[:, use] * np.sqrt(values[use]))
+        spreads.append(np.repeat(variance[:, None], use.sum(), 1))
+    a, v = np.concatenate(coordinates, 1), np.concatenate(spreads, 1)
+    u = ndtri(uniform_replicates(max(a.shape[1], 1), _POINTS[0], _SEEDS[0], 1)[0])[:, : a.shape[1]]
+    x = np.concatenate([a[c] + u * np.sqrt(v[c]) for c in range(k)])
+    cost = np.repeat((1 - np.eye(k)) * p[:, None], len(u), 0) / len(u)
+    start = (a / (p @ v)).T  # by the pooled variances
+    pooled = np.log(p) - 0.5 * (a * start.T).sum(1)
+    T = difference_basis(k)
+    ends = [(start, pooled), least_cost(np.zeros((len(x), k)), x, cost, start, pooled)]
+    thetas = [np.concatenate([(W @ T).ravel(), T.T @ b]) for W, b in ends]
+    if k <= 3:
+        for _ in range(_RESTARTS):  # where two boundaries become one BFGS may lose its way
+            found = [minimize(_missed, theta, (p, a, v), jac=True, tol=1e-10) for theta in thetas]
+            thetas = [one.x for one in sorted(found, key=lambda one: -float(one.fun))]
+    B, b = thetas[-1][: 1 - k].reshape(-1, k - 1), thetas[-1][1 - k :]
+    law = FieldsLaw(p, a @ B, np.einsum("dr,cd,ds->crs", B, v, B), b)
+    return population_scores(law).error
+
+
+def _missed(theta: Array, p: Array, a: Array, v: Array) -> tuple[float, Array]:
+    """The error of fields xB + b on classes N(a_c, diag v_c), k = 2 or 3, and its gradient."""
+    r, T = len(p) - 1, difference_basis(len(p))
+    B, b = theta[:-r].reshape(-1, r), theta[-r:]
+    value, slope_B, slope_b = 1.0, 0 * B, 0 * b
+    for c in range(r + 1):
+        A = T[c] - np.delete(T, c, 0)
+        D = A @ B.T
+        S = (D * v[c]) @ D.T
+        s = np.sqrt(np.diag(S))
+        at, rho = (D @ a[c] + A @ b) / s, S[0, -1] / (s[0] * s[-1])
+        x, rho = (at, float(np.clip(rho, *_APART))) if r == 2 else (np.append(at, _NEVER), 0.0)
+        log_z, *slopes, density = (float(y[0]) for y in bivariate_orthant(x[:1], x[1:], rho))
+        z = p[c] * math.exp(log_z)
+        first, turn = z * np.array(slopes[:r]), z * density
+        G = np.full((r, r), turn / (2 * s[0] * s[-1]))  # slopes in S
+        np.fill_diagonal(G, -(at * first + rho * turn) / (2 * s**2))
+        value, slope_b = value - z, slope_b - A.T @ (first / s)
+        slope_B -= (np.outer(first / s, a[c]) + 2 * G @ (D * v[c])).T @ A
+    return value, np.concatenate([slope_B.ravel(), slope_b])
+
+
+def least_cost(fixed: Array, x: Array, cost: Array, W: Array, b: Array) -> tuple[Array, Array]:
+    """W (D, k) and b (k,) of least mean cost of the answer argmax(fixed + xW + b) at points (n, k).
+
+    A softmax of falling temperature stands for the argmax; `cost` (n, k) is weighted.
+    """
+    k, size = fixed.shape[1], W.size
+
+    def fields(theta: Array) -> Array:
+        return np.asarray(fixed + x @ theta[:size].reshape(W.shape) + theta[size:])
+
+    theta = np.concatenate([W.ravel(), b])
+    for share in _TEMPERATURES:
+        scale = share * float(np.std(fields(theta)[:, 1:] - fields(theta)[:, :1])) + 1e-12
+
+        def value(theta: Array, scale: float = scale) -> tuple[float, Array]:
+            P = softmax(fields(theta) / scale, axis=1)
+            mean = (P * cost).sum(1, keepdims=True)
+            pull = P * (cost - mean) / scale
+            return float(mean.sum()), np.concatenate([(x.T @ pull).ravel(), pull.sum(0)])
+
+        theta = minimize(value, theta, jac=True, method="L-BFGS-B").x
+    return theta[:size].reshape(-1, k), theta[size:]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was chosen (k,), its mean cost and uncertainty, the cost without it, and its scores."""
+
+    chosen: Array
+    cost: float
+    cost_uncertainty: float
+    cost_before: float
+    scores: PopulationScores
+    point: PopulationPoint
+
+
+def cost_matrix(population: Population, target: str = "balanced", cost: Any = None) -> Array:
+    """c (k, k), rows are labels: of a target, or as given."""
+    k = population.n_classes
+    if cost is not None:
+        found = as_numbers(cost, "the costs").astype(float)
+        if found.shape != (k, k) or not np.isfinite(found).all():
+            raise InvalidInput(f"costs must be {k} × {k} finite numbers, got {cost!r}")
+        return found
+    if target not in ("error", "balanced"):
+        raise InvalidInput(f"unknown target {target!r}: allowed are 'error' and 'balanced'")
+    weight = 1.0 if target == "error" else 1 / (k * population.class_shares[:, None])
+    return weight * (1 - np.eye(k))
+
+
+def best_shift(
+    population: Population,
+    estimator: Any,
+    alpha: float,
+    target: str = "balanced",
+    *,
+    cost: Any = None,
+    tol: float | None = None,
+) -> Decision:
+    """The shift of a student's intercepts after the fit that costs least on fresh samples.
+
+    Parameters
+    ----------
+    population : Teacher or Mixture
+    estimator : ERM
+    alpha : float
+    target : 'balanced' or 'error'
+    cost : array_like, optional
+        c (k, k) in place of a target: of answering p (column) to label t (row).
+    tol : float, optional
+        Of the fixed point.
+
+    Returns
+    -------
+    Decision
+        `chosen` are the shifts of the k intercepts, of mean 0.
+
+    Examples
+    --------
+    >>> from polyceptron.problem import ERM
+    >>> from polyceptron.problem.populations import Mixture
+    >>> found = best_shift(Mixture((0.9, 0.1), separation=2.0), ERM(intercept=True), 3.0)
+    >>> bool(found.chosen[1] > 0 and found.cost < found.cost_before)
+    True
+    """
+    check_population(population)
+    c = cost_matrix(population, target, cost)
+    point = _solved(population, as_erm(estimator), alpha, tol)
+    law, T = point.law, difference_basis(population.n_classes)
+    start = _on_points(law, c)
+
+    def value(shift: Array) -> float:
+        found = population_scores(law.shifted(shift), tol=math.inf, near=law)
+        return float((c * found.confusion.value).sum())
+
+    shift = start = min(start, np.zeros(len(start)), key=value)
+    if law.n_classes <= 3:  # the rule is smooth in the shift
+        step = 0.1 * float(np.sqrt(np.trace(law.Q, axis1=1, axis2=2).max()))
+        simplex: Any = {"initial_simplex": np.vstack([start, start + step * np.eye(len(start))])}
+        simplex |= {"xatol": 1e-7, "fatol": 1e-13}
+        shift = np.asarray(minimize(value, start, method="Nelder-Mead", options=simplex).x)
+    before = float((c * population_scores(law).confusion.value).sum())
+    return _decided(T @ shift, c, population_scores(law.shifted(shift)), point, before)
+
+
+def best_class_weight(
+    population: Population,
+    estimator: Any,
+    alpha: float,
+    target: str = "balanced",
+    *,
+    cost: Any = None,
+    tol: float | None = None,
+) -> Decision:
+    """The class weights w_c ∝ P(c)^(−γ) of a fit that cost least on fresh samples.
+
+    Parameters
+    ----------
+    population, estimator, alpha, target, cost, tol
+        Those of `best_shift`. Weights of the estimator itself do not count.
+
+    Returns
+    -------
+    Decision
+        `chosen` are the k weights, with mean 1 over samples.
+
+    Examples
+    --------
+    >>> from polyceptron.problem import ERM
+    >>> from polyceptron.problem.populations import Mixture
+    >>> found = best_class_weight(Mixture((0.9, 0.1), separation=2.0), ERM(intercept=True), 3.0)
+    >>> bool(found.chosen[1] > found.chosen[0])
+    True
+    """
+    check_population(population)
+    c, shares = cost_matrix(population, target, cost), population.class_shares
+    spec = as_erm(estimator)
+
+    def weights(gamma: float) -> Array:
+        w = shares ** (-gamma)
+        return np.asarray(w / (shares @ w))
+
+    def at(gamma: float) -> tuple[PopulationPoint, PopulationScores]:
+        weighted: Any = tuple(weights(gamma).tolist())
+        point = _solved(population, replace(spec, class_weight=weighted), alpha, tol)
+        return point, population_scores(point.law)
+
+    def value(gamma: float) -> float:
+        return float((c * at(gamma)[1].confusion.value).sum())
+
+    found = minimize_scalar(value, bounds=_GAMMA, method="bounded", options={"xatol": _CLOSE})
+    point, scores = at(found.x)
+    return _decided(weights(found.x), c, scores, point, value(0.0))
+
+
+def _solved(population: Population, spec: Any, alpha: float, tol: float | None) -> PopulationPoint:
+    point = population_point(population, spec, check_alpha(alpha), tol)
+    if not np.isfinite(point.generalisation_error):
+        raise ComputationFailed(f"no fixed point at alpha {alpha:g}: give a larger ridge")
+    return point
+
+
+def _decided(
+    chosen: Array, c: Array, scores: PopulationScores, point: PopulationPoint, before: float
+) -> Decision:
+    found = scores.confusion
+    spread = found.uncertainty + point.confusion_uncertainty  # of the rule, and of its law
+    total = float((c * found.value).sum()), float((np.abs(c) * spread).sum())
+    return Decision(chosen, *total, before, scores, point)
+
+
+def _on_points(law: FieldsLaw, c: Array) -> Array:
+    """The best shift (r,) on fixed random points of the fields."""
+    k, r, T = law.n_classes, law.n_classes - 1, difference_basis(law.n_classes)
+    u = uniform_replicates(2 * r, _POINTS[1], _SEEDS[1], 1)[0]
+    fields, costs = [], []
+    for g, share in enumerate(law.shares):
+        omega = law.m[g] + ndtri(u[:, :r]) @ np.linalg.cholesky(law.Q[g]).T
+        truth = np.eye(k)[[g]]
+        if law.teacher is not None:
+            truth = drawn_chances(law, g, omega, u[:, r:])
+        fields.append((omega + law.b) @ T.T)
+        costs.append(np.broadcast_to(share * truth @ c / len(u), (len(u), k)))
+    flat, every = np.concatenate(fields), np.concatenate(costs)
+    middle = flat.mean(0)  # where all classes are answered: beyond them nothing slopes
+    _, b = least_cost(flat - middle, flat[:, :0], every, np.zeros((0, k)), np.zeros(k))
+    return np.asarray(T.T @ (b - middle))

@@ -1,0 +1,1 @@
+"""The two sides where classes are unequal: order parameters are matrices."""

@@ -1,0 +1,230 @@
+"""The plain loop between the two sides: what message passing follows, and what always works.
+
+    law  →  fields side  →  m̂, q̂, V̂  →  weights side  →  law                              (eq. SE)
+
+Bayes-optimal learning and empirical risk minimisation go round the same way; they differ in what
+the sides are. For Bayes q̂_t = α I(q_t), q_{t+1} = F(q̂_t) (eq. SE_BO). Faster ways
+(`theory/erm/equations.py`, the solution curve) end where this one does. Index t of a result is the
+state after t iterations; t = 0 is the start.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from polyceptron.display import ShortDisplay
+from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.checks import check_alpha, difference_basis
+from polyceptron.problem.specs import as_erm
+from polyceptron.problem.law import Hats, Law
+from polyceptron.problem.losses import check_symmetric
+from polyceptron.problem.populations import AnyTeacher, check_population, check_teacher
+from polyceptron.numerics import AnyArray
+from polyceptron.numerics.estimate import from_replicates
+from polyceptron.theory.bayes.solution_curve import SolutionCurve, curve_of
+from polyceptron.sides.generalisation import error_on_labels
+from polyceptron.theory.erm.unequal_classes import population_rounds
+from polyceptron.theory.separability import loss_at_ridge
+from polyceptron.sides.scalar import WeightsSide, erm_sides
+from polyceptron.sides.weights.side import effort
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_CERTAIN = 1e-15  # v below which nothing is left to learn; I would be infinite at 0
+_MOST = 1e30  # of q̂
+
+
+def rounds(fields: Callable[[Law], Hats], weights: WeightsSide, start: Law) -> Iterator[Law]:
+    """The start, and the law after each further round, without end."""
+    law = start
+    while True:
+        yield law
+        law = weights(fields(law))
+
+
+def _check_steps(n_steps: Any) -> None:
+    if isinstance(n_steps, bool) or not isinstance(n_steps, int) or not 0 <= n_steps <= 1_000_000:
+        raise InvalidInput(f"n_steps must be a whole number from 0 to 1000000, got {n_steps!r}")
+
+
+@dataclass(frozen=True, repr=False)
+class StateEvolution(ShortDisplay):
+    """Overlap q, its complement v and the error after t = 0, 1, …, n_steps iterations."""
+
+    alpha: float
+    q: AnyArray
+    v: AnyArray
+    generalisation_error: AnyArray
+    uncertainty: AnyArray  # of q; zero where the rules are deterministic
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The trajectory as a table with column `iteration`."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "iteration": np.arange(self.q.size),
+                "q": self.q,
+                "V": self.v,
+                "generalisation_error": self.generalisation_error,
+            }
+        )
+
+
+def bayes_sides(
+    curve: SolutionCurve, alpha: float, column: int
+) -> tuple[Callable[[Law], Hats], WeightsSide]:
+    """Both sides for the loop: of the mean (column 0) or of one replicate."""
+
+    def fields(law: Law) -> Hats:
+        q_hat = min(alpha * float(curve.channel(np.array([max(law.V, _CERTAIN)]))[0][0]), _MOST)
+        return Hats(q_hat, q_hat, q_hat)
+
+    return fields, partial(curve.weights, column=column)
+
+
+def state_evolution(
+    teacher: AnyTeacher, alpha: float, n_steps: int = 50, start: float | str = "uninformed"
+) -> StateEvolution:
+    """Iterate state evolution (eq. SE_BO) from a start.
+
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+    alpha : float
+        n/d.
+    n_steps : int
+        Number of iterations.
+    start : float or {'uninformed', 'informed'}
+        An overlap, q = 0 or q = 1 − 1e-12.
+
+    Returns
+    -------
+    StateEvolution
+
+    Examples
+    --------
+    >>> from polyceptron.problem import Teacher
+    >>> bool(abs(state_evolution(Teacher(3), 1.0, 100).q[-1] - 0.41896565) < 1e-7)
+    True
+    """
+    check_teacher(teacher)
+    alpha = check_alpha(alpha)
+    _check_steps(n_steps)
+    first = {"uninformed": 1.0, "informed": 1e-12}.get(start) if isinstance(start, str) else None
+    if isinstance(start, int | float) and not isinstance(start, bool) and 0 <= start < 1:
+        first = 1.0 - start
+    if first is None:
+        raise InvalidInput(
+            f"start must be 'uninformed', 'informed' or an overlap in [0, 1), got {start!r}"
+        )
+    curve = curve_of(teacher, effort(teacher).first + 2)
+    paths = [
+        rounds(*bayes_sides(curve, alpha, column), Law.bayes(first))
+        for column in range(curve.n_replicates + 1)
+    ]
+    table = np.array([[law.V for law in islice(path, n_steps + 1)] for path in paths])
+    v, replicates = table[0], table[1:]
+    uncertainty = np.zeros_like(v)
+    if len(replicates):
+        # The mean's own path, and what the replicates' paths say of it, their bias included.
+        middle, spread = from_replicates(replicates, axis=0)
+        uncertainty = spread + np.abs(middle - v)
+    return StateEvolution(alpha, 1 - v, v, curve.errors(v), uncertainty)
+
+
+class ErmStep(NamedTuple):
+    """The state after `step` iterations; step 0 is the start.
+
+    Unequal classes: on class differences, covariances q and susceptibilities V (G, r, r) of each
+    group's fields, their means m (G, r) or a teacher's overlaps m (r, r); `uncertainty` of errors.
+    """
+
+    step: int
+    m: Any
+    q: Any
+    V: Any
+    generalisation_error: float
+    uncertainty: float = math.nan
+    intercepts: Any = None  # (k,), of mean 0
+
+
+def erm_state_evolution(
+    teacher: Any,
+    estimator: Any,
+    alpha: float,
+    n_steps: int = 50,
+    start: tuple[float, float, float] | None = None,
+) -> list[ErmStep]:
+    """The states of steps 0..n_steps of the plain loop, which undamped message passing follows.
+
+    Parameters
+    ----------
+    teacher : Teacher, Perceptron or Mixture
+        Unequal classes with an intercept and a weak ridge may swing for ever.
+    estimator : ERM or str
+        For max-margin, λ only sets the scale of V and is taken to be 1.
+    alpha : float
+        n/d.
+    n_steps : int
+        Number of iterations.
+    start : tuple of float, optional
+        (m, q, V), by default (0, 0, 1/λ); for classes that are alike.
+
+    Returns
+    -------
+    list of ErmStep
+
+    Examples
+    --------
+    >>> from polyceptron.problem import ERM, Teacher
+    >>> steps = erm_state_evolution(Teacher(3), ERM("square", 1.0), 2.0, n_steps=100)
+    >>> round(steps[-1].m / steps[-1].q**0.5, 4)
+    0.7848
+    """
+    check_population(teacher)
+    spec, alpha = as_erm(estimator), check_alpha(alpha)
+    _check_steps(n_steps)
+    scale_free = spec.loss.scale_free
+    if isinstance(spec.ridge, str) or (spec.ridge == 0 and not scale_free):
+        raise InvalidInput(
+            f"the iteration needs a ridge above 0 (max-margin: none), got {spec.ridge!r}"
+        )
+    if not spec.alike(teacher):
+        if start is not None:
+            raise InvalidInput(f"a start is for classes that are alike, got {start!r}")
+        T = difference_basis(teacher.n_classes)
+        try:
+            found = population_rounds(teacher, spec, alpha, n_steps)
+        except np.linalg.LinAlgError:
+            raise ComputationFailed(
+                f"the plain loop leaves every law within {n_steps} steps: take a larger ridge"
+            ) from None
+        return [
+            ErmStep(t, law.m if law.M is None else law.M, law.Q, law.V, error, spread, T @ law.b)
+            for t, (law, error, spread) in enumerate(found)
+        ]
+    loss = loss_at_ridge(spec.loss, spec.ridge, teacher, alpha)
+    check_symmetric(loss, teacher.n_classes)
+    ridge = 1.0 if scale_free else float(spec.ridge)
+    m, q, V = start if start is not None else (0.0, 0.0, 1 / ridge)
+    if not (q >= 0 and V > 0 and abs(m) <= math.sqrt(q) * (1 + 1e-12)):
+        raise InvalidInput(f"a start (m, q, V) needs q >= 0, V > 0 and |m| <= √q, got {start!r}")
+    problem = erm_sides(teacher, loss, ridge, alpha)
+    laws = rounds(problem.fields, problem.weights, Law.of_overlaps(m, q, V))
+    return [
+        ErmStep(
+            count, law.m, law.q, law.V,
+            float(error_on_labels(teacher.channel, law.tau, teacher.n_classes)),
+        )
+        for count, law in enumerate(islice(laws, n_steps + 1))
+    ]  # fmt: skip

@@ -1,1 +1,0 @@
-"""Populations whose classes are not alike: matrices in place of scalars."""
