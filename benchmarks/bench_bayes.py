@@ -12,8 +12,8 @@ import numpy as np
 
 from polyceptron.amp.posterior_mean import amp
 from polyceptron.problem import Teacher
-from polyceptron.theory.bayes.fixed_points import fixed_points
 from polyceptron.sides.fields.information import many_excess
+from polyceptron.theory.bayes.fixed_points import fixed_points
 from rival_bayes import rival_curve
 
 COLD = """

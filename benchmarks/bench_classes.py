@@ -14,13 +14,13 @@ import numpy as np
 
 from polyceptron.problem import ERM, Teacher
 from polyceptron.sides import generalisation
+from polyceptron.sides.fields import contest, sums
+from polyceptron.sides.weights.sign_table import sign_table
 from polyceptron.theory.bayes.channel_table import argmax_table, channel_table
 from polyceptron.theory.bayes.fixed_points import fixed_points
 from polyceptron.theory.bayes.solution_curve import curve_of
 from polyceptron.theory.bayes.transitions import transitions
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.sides.fields import contest, sums
-from polyceptron.sides.weights.sign_table import sign_table
 
 CLASSES = (4, 7, 10, 20, 50, 100)
 CACHES = (

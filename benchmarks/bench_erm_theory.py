@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from polyceptron.problem import ERM, Teacher
+from polyceptron.sides.generalisation import error_at_tau, generalisation_error
 from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, erm_rows
-from polyceptron.sides.generalisation import error_at_tau, generalisation_error
 from rival_erm_theory import rival_fixed_point
 
 

@@ -17,10 +17,10 @@ from typing import Any
 
 from polyceptron.lab.engine import LocalEngine
 from polyceptron.lab.spec import parse_spec
-from polyceptron.lab.store import Store
 from polyceptron.lab.sweep import _run
 from polyceptron.lab.tasks import Task
 from polyceptron.rows import make_row
+from polyceptron.store import Store
 
 TASK_SECONDS = 0.05
 SPEC = """

@@ -22,9 +22,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.problem.priors import Prior, as_prior
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import points
+from polyceptron.problem.priors import Prior, as_prior
 from polyceptron.sides.weights.point_rows import support_of
 from polyceptron.sides.weights.row_sums import finite_row_variance, scalar_posterior
 from polyceptron.sides.weights.sign_table import PANELS

@@ -102,5 +102,5 @@ pc.LearningCurve.read(store).plot()
 
 # %%
 with pc.Store(store) as rows:
-    table = rows.summary()
+    table = pc.summary_frame(rows)
 table[["ridge", "alpha", "mean", "standard_error", "theory", "deviation"]].round(3)

@@ -29,7 +29,7 @@ print(X.shape)
 twin = pc.Mixture.from_data(X, y)
 student = pc.ERM("cross-entropy", 1.0, intercept=True)
 for n in (100, 200, 400):
-    point = twin.theory(student, n)
+    point = pc.twin_point(twin, student, n)
     print(f"n = {n}: error {point.generalisation_error:.4f}, {point.words}")
 
 # %% [markdown]
@@ -37,7 +37,7 @@ for n in (100, 200, 400):
 # them; how far, draws tell.
 
 # %%
-drawn = twin.theory(student, 100, way="draws", draws=20)
+drawn = pc.twin_point(twin, student, 100, way="draws", draws=20)
 print(f"{drawn.generalisation_error:.3f} ± {drawn.uncertainty:.3f}, {drawn.words}")
 
 # %% [markdown]
@@ -49,9 +49,9 @@ print(f"{drawn.generalisation_error:.3f} ± {drawn.uncertainty:.3f}, {drawn.word
 # %%
 for kind in ("own", "pooled", "isotropic"):
     other = pc.Mixture.from_data(X, y, covariances=kind)
-    point = other.theory(student, 200)
+    point = pc.twin_point(other, student, 200)
     print(f"{kind:10} {point.generalisation_error:.4f}")
-print(twin.theory(student, 200, directions=20).words)
+print(pc.twin_point(twin, student, 200, directions=20).words)
 
 # %% [markdown]
 # ## Beside the data
@@ -73,5 +73,5 @@ report.plot()
 # %%
 flat = pc.ERM("square", 1e-6, intercept=True)
 for n in (X.shape[1] // 2, X.shape[1], 4 * X.shape[1]):
-    point = twin.theory(flat, n, way="draws", draws=10)
+    point = pc.twin_point(twin, flat, n, way="draws", draws=10)
     print(f"n = {n:3}: error {point.generalisation_error:.3f} ± {point.uncertainty:.3f}")

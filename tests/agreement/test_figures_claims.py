@@ -23,12 +23,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from polyceptron.report.figures import making
-from polyceptron.report.figures.figure_spec import Profile
-from polyceptron.report.figures.making import FIGURES, make_figures, verdict
 from polyceptron.pictures.matplotlib_figure import save_figure
 from polyceptron.pictures.parts import SHEET
 from polyceptron.pictures.plotly_figure import render_plotly
+from polyceptron.report.figures import making
+from polyceptron.report.figures.figure_spec import Profile
+from polyceptron.report.figures.making import FIGURES, make_figures, verdict
 from polyceptron.rows import COLUMNS
 
 pytestmark = pytest.mark.slow

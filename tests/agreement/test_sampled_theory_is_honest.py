@@ -5,18 +5,18 @@ import importlib
 import numpy as np
 import pytest
 
+from polyceptron.numerics.estimate import from_replicates
 from polyceptron.problem import CHANNELS, Teacher, finite_prior
 from polyceptron.problem.law import Law
-from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status
+from polyceptron.sides.fields.integrand import BayesStudent
+from polyceptron.sides.fields.points import Points
+from polyceptron.sides.weights.side import effort, row_entropy, row_rule
 from polyceptron.theory.bayes.channel_table import channel_table
 from polyceptron.theory.bayes.fixed_points import fixed_points
 from polyceptron.theory.bayes.solution_curve import curve_of
 from polyceptron.theory.bayes.transitions import transitions
-from polyceptron.sides.fields.integrand import BayesStudent
-from polyceptron.sides.fields.points import Points
 from polyceptron.theory.dynamics import state_evolution
-from polyceptron.sides.weights.side import effort, row_entropy, row_rule
 
 # Unequal chances: no table serves these signs, and no lattice seven classes.
 # α_IT is about 3.436, α_algo about 4.114.

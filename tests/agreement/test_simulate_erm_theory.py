@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-
-from polyceptron.lab.results import Average
 from polyceptron.students.simulate import run_erm
+
+from polyceptron.numerics.averages import Average
 from polyceptron.problem import ERM, Teacher
 from polyceptron.questions.curve_rows import curve_rows
 

@@ -16,7 +16,8 @@ from tests.browser.conftest import PATIENCE, until
 from werkzeug.serving import make_server
 
 from polyceptron.report.explorer import work_queue
-from polyceptron.report.explorer.server import CALLBACK, RequestGuard, make_app
+from polyceptron.report.explorer.request_guard import CALLBACK, RequestGuard
+from polyceptron.report.explorer.server import make_app
 from polyceptron.report.explorer.work_queue import Sessions, WorkQueue
 
 SIMULATION = "&run=simulation:amp,dimension:40,places:2,runs:1"

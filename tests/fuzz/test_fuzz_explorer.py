@@ -18,7 +18,8 @@ pytest.importorskip("dash")
 from polyceptron.report.explorer.page_content import python_lines, to_csv
 from polyceptron.report.explorer.page_figures import phase_words
 from polyceptron.report.explorer.page_tasks import tasks_of
-from polyceptron.report.explorer.server import CALLBACK, make_app
+from polyceptron.report.explorer.request_guard import CALLBACK
+from polyceptron.report.explorer.server import make_app
 from polyceptron.report.explorer.settings import (
     NAMES,
     PageSettings,

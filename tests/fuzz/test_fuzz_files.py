@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
 from polyceptron.lab.spec import load_spec, parse_spec
-from polyceptron.lab.store import Store, decode_row, merge_stores
-from polyceptron.lab.tasks import CaseResult
 from polyceptron.rows import make_row
+from polyceptron.store import CaseResult, Store, decode_row, merge_stores
 
 KEYS = st.sampled_from(
     ["sources", "alpha", "dimension", "instances", "n_classes", "prior", "model", "estimators",

@@ -19,13 +19,13 @@ from polyceptron.problem import (
     finite_prior,
 )
 from polyceptron.problem.law import Law
+from polyceptron.sides.fields.information import few_moments, many_excess
+from polyceptron.sides.weights.side import row_entropy
 from polyceptron.theory.bayes.channel_table import channel_table
 from polyceptron.theory.bayes.fixed_points import fixed_points
 from polyceptron.theory.bayes.solution_curve import curve_of, solution_curve
 from polyceptron.theory.bayes.transitions import transitions
-from polyceptron.sides.fields.information import few_moments, many_excess
 from polyceptron.theory.dynamics import bayes_sides, rounds, state_evolution
-from polyceptron.sides.weights.side import row_entropy
 
 SPARSE = finite_prior([-1, 0, 1], [0.05, 0.9, 0.05])
 TEACHERS = [

@@ -9,11 +9,11 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.problem import CHANNELS, Law, Loss
-from polyceptron.theory.bayes.channel_table import channel_table
 from polyceptron.questions.curve_rows import curve_rows
 from polyceptron.sides.fields.integrand import BayesStudent, PanelsThree, PanelsTwo
 from polyceptron.sides.fields.points import Points
 from polyceptron.sides.scalar import FieldsSide
+from polyceptron.theory.bayes.channel_table import channel_table
 
 EXAMPLES = CHANNELS.examples()
 

@@ -22,21 +22,21 @@ from unittest.mock import patch
 import numpy as np
 from scipy.special import ndtri, ndtri_exp
 
-from polyceptron.problem import Teacher
-from polyceptron.problem.channels.softmax import SoftmaxNoise
-from polyceptron.problem.specs import ERM
-from polyceptron.problem.law import Hats, Law
-from polyceptron.problem.penalties import ElasticNet, as_penalty
 from polyceptron.numerics.estimate import student_quantile, uniform_replicates
 from polyceptron.numerics.panels import panel_rule
-from polyceptron.theory.erm.equations import equations
+from polyceptron.problem import Teacher
+from polyceptron.problem.channels.softmax import SoftmaxNoise
+from polyceptron.problem.law import Hats, Law
+from polyceptron.problem.penalties import ElasticNet, as_penalty
+from polyceptron.problem.specs import ERM
 from polyceptron.sides.fields import points
 from polyceptron.sides.fields.integrand import Averages
 from polyceptron.sides.fields.points import Points
 from polyceptron.sides.fields.sums import Sums
 from polyceptron.sides.generalisation import error_on_labels
-from polyceptron.theory.separability import loss_at_ridge
 from polyceptron.sides.scalar import PenaltySide, Problem, erm_sides
+from polyceptron.theory.erm.equations import equations
+from polyceptron.theory.separability import loss_at_ridge
 
 Array = Any
 Averaging = Callable[[Law, int], Averages]  # over so many replicates

@@ -16,11 +16,11 @@ import pytest
 
 import polyceptron.report.explorer.settings  # before anything of a test's own is registered
 from polyceptron.problem import LOSSES, PENALTIES, PRIORS
-from polyceptron.problem.spectrum import isotropic
 from polyceptron.problem.law import Hats
 from polyceptron.problem.losses.loss import check_loss, check_symmetric
 from polyceptron.problem.priors import GaussianPrior
 from polyceptron.problem.priors.prior import Row
+from polyceptron.problem.spectrum import isotropic
 
 STEP = 1e-5
 SAMPLES = 100_000

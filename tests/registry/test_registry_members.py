@@ -10,10 +10,10 @@ import pytest
 from tests.registry.harness import check_channel, check_loss_member, check_penalty, check_prior
 
 from polyceptron.errors import InvalidInput
+from polyceptron.numerics.orthant import Orthant
 from polyceptron.problem import CHANNELS, LOSSES, PENALTIES, PRIORS, CrossEntropy, GaussianNoise
 from polyceptron.problem.penalties import Ridge
 from polyceptron.problem.priors import GaussianPrior, Tilted
-from polyceptron.numerics.orthant import Orthant
 
 
 def named(members: list[Any]) -> Any:

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 import polyceptron as pc
 from polyceptron.cli import app
 from polyceptron.lab.spec import parse_spec
-from polyceptron.lab.store import Store
 from polyceptron.lab.tasks import attempt, compute_rows, expand
 from polyceptron.problem import ESTIMATORS, make_estimator
+from polyceptron.store import Store
 
 SWEEP = """
 [[grid]]

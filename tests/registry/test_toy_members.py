@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 import polyceptron as pc
 from polyceptron.cli import app
 from polyceptron.lab.spec import parse_spec
-from polyceptron.lab.store import Store
 from polyceptron.lab.sweep import run_sweep
 from polyceptron.lab.tasks import expand
 from polyceptron.problem import LOSSES, PRIORS, as_prior
+from polyceptron.store import Store
 
 SOURCE = Path(pc.__file__).parent
 

@@ -18,17 +18,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from polyceptron.fit.overlaps import overlaps
-from polyceptron.students.simulate import exact_errors
-from polyceptron.problem import ESTIMATORS, Entry, Estimator
 from polyceptron.checks import check_alphas
+from polyceptron.fit.overlaps import overlaps
+from polyceptron.problem import ESTIMATORS, Entry, Estimator
 from polyceptron.problem.law import Decay
 from polyceptron.rows import Status, make_row
 from polyceptron.sides.generalisation import error_on_labels
+from polyceptron.students import CustomStudent
+from polyceptron.students.measuring import exact_errors
 
 
 @dataclass(frozen=True)
-class Hebb(Estimator):
+class Hebb(CustomStudent):
     """The sum of the samples of each class."""
 
     name: ClassVar[str] = "toy-hebb"  # type: ignore[misc]

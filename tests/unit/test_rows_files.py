@@ -223,7 +223,7 @@ def _ask(lines):
 
 def test_commands_answer_at_once_and_change_nothing(tmp_path):
     """No command computes, hangs or replaces: one sentence, exit code 2; all of one process."""
-    from polyceptron.lab.store import Store
+    from polyceptron.store import Store
 
     nodes = [tmp_path / name for name in ("pipe", "dangling", "device")]
     os.mkfifo(nodes[0])

@@ -109,7 +109,7 @@ def test_sql_takes_values_as_parameters():
 
 
 def test_the_explorer_listens_on_this_machine_only():
-    text = SOURCE.joinpath("report/explorer/server.py").read_text(encoding="utf-8")
+    text = SOURCE.joinpath("report/explorer/request_guard.py").read_text(encoding="utf-8")
     assert "127.0.0.1" in text
     for path in FILES:
         assert "0.0.0.0" not in path.read_text(encoding="utf-8"), path

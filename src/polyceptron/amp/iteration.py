@@ -56,15 +56,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from polyceptron.checks import difference_basis
 from polyceptron.data.checks import Labels
 from polyceptron.data.design import Design, Inner
 from polyceptron.data.watching import SILENT, Watch
+from polyceptron.numerics import AnyArray, Array
 from polyceptron.problem.channels import Channel
-from polyceptron.checks import difference_basis
 from polyceptron.problem.law import Belief
 from polyceptron.problem.losses import Loss
 from polyceptron.problem.priors import Row
-from polyceptron.numerics import AnyArray, Array
 from polyceptron.rows import Status
 from polyceptron.sides.matrix.fields import matrix_pull, matrix_stiffness
 

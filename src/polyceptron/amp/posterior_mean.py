@@ -31,21 +31,22 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from polyceptron.data import checks as data_checks
-from polyceptron.data.design import weights_or_ones
+from polyceptron import checks
 from polyceptron.amp import iteration
 from polyceptron.amp.iteration import Iterate, Step, inner
+from polyceptron.data import checks as data_checks
+from polyceptron.data.design import weights_or_ones
 from polyceptron.data.stored_designs import scaled
 from polyceptron.data.watching import Callback, Watch
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
-from polyceptron import checks
-from polyceptron.problem.spectrum import Spectrum, as_spectrum
+from polyceptron.numerics import Array
 from polyceptron.problem.law import Belief, RowEstimate
 from polyceptron.problem.losses import as_loss
+from polyceptron.problem.losses.loss import class_coordinates
 from polyceptron.problem.penalties import Ridge, as_penalty
 from polyceptron.problem.populations import make_teacher
-from polyceptron.numerics import Array
+from polyceptron.problem.spectrum import Spectrum, as_spectrum
 from polyceptron.rows import Status
 from polyceptron.sides.generalisation import generalisation_error
 
@@ -373,7 +374,7 @@ def amp_erm(
     run = _Run.checked(X, y, n_classes, teacher_weights, features, tol, max_iter)
     (design, labels, k), belief = run.samples, cast("Belief", penalty)
     if penalty.quadratic:  # any other one is of weights on class differences
-        run = run._replace(basis=data_checks.class_coordinates(chosen, k))
+        run = run._replace(basis=class_coordinates(chosen, k))
     deviations = None if run.spectrum.isotropic else run.spectrum.deviations(design.dimension)[:, 0]
     if deviations is not None:
         belief = _Scaled(penalty, deviations)

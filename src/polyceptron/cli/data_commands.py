@@ -119,8 +119,8 @@ def fit(
 
     Example: polyceptron fit --data X.npy --labels y.npy --ridge 1 --out weights.npy
     """
-    from polyceptron.fit.erm import fit_erm
     from polyceptron.data.stored_designs import open_design
+    from polyceptron.fit.erm import fit_erm
     from polyceptron.lab.data_runs import chosen_fit, open_samples, read_labels
     from polyceptron.report.data.reading import read_samples
 

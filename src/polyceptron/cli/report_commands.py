@@ -83,7 +83,7 @@ def merge(
 
     Example: polyceptron merge laptop.sqlite cluster.sqlite --into all.sqlite
     """
-    from polyceptron.lab.store import merge_stores
+    from polyceptron.store import merge_stores
 
     with waiting(f"merging into {into}"):
         report = merge_stores(into, sources)
@@ -103,23 +103,22 @@ def named(keys: Sequence[str], what: str) -> str:
 def _show_plan(spec: SweepSpec, store: Path, workers: int | None) -> None:
     import joblib
 
-    from polyceptron.lab.store import Store
     from polyceptron.lab.sweep import make_plan
+    from polyceptron.store import Store
 
     with waiting("planning"), Store(store) if store.exists() else nullcontext() as opened:
         plan = make_plan(spec, opened)
-    columns = ("source", "estimator", "dimension", "rows", "stored", "to_do", "one_core")
+    columns = ("source", "estimator", "dimension", "rows", "stored", "to_do")
     parts = []
-    for place, (rows, stored, seconds) in plan.parts.items():
-        work = rows, stored, rows - stored, describe_seconds(seconds)
-        parts.append(dict(zip(columns, (*place, *work), strict=True)))
+    for place, (rows, stored) in plan.parts.items():
+        parts.append(dict(zip(columns, (*place, rows, stored, rows - stored), strict=True)))
     print_table(parts, columns, "the grid", optional=("stored", "dimension"))
-    count, size = workers or joblib.cpu_count(), plan.largest_bytes / 1e6
+    megabytes = plan.largest_bytes / 1e6
+    size = f"{megabytes:.3g} MB" if megabytes < 999 else f"{megabytes / 1e3:,.0f} GB"
     echo(
         f"{plan.rows} rows, {plan.stored} stored, {plan.to_do} to compute in "
-        f"{plan.tasks_to_do} tasks: about {describe_seconds(plan.seconds)} on one core, "
-        f"{describe_seconds(plan.seconds / count)} on {count}; largest instance "
-        + (f"{size:.3g} MB" if size < 999 else f"{size / 1e3:,.0f} GB")
+        f"{plan.tasks_to_do} tasks on {workers or joblib.cpu_count()} workers; largest instance "
+        f"{size}"
     )
 
 
@@ -148,8 +147,8 @@ def results(
     """
     from polyceptron.lab import results as found
     from polyceptron.lab.spec import load_spec
-    from polyceptron.lab.store import BESIDE, Store
     from polyceptron.lab.tasks import sweep_keys
+    from polyceptron.store import BESIDE, Store
 
     check_outputs(csv, parquet, inputs=[store, *(f"{store}{end}" for end in BESIDE), spec])
     sweep = load_spec(spec) if spec else None
@@ -173,7 +172,7 @@ def results(
                 _show_summary(lines)
         else:
             keys = sweep_keys(sweep) if sweep else None
-            table = opened.summary(quantity, sweep) if summary else opened.frame(keys)
+            table = found.summary_frame(opened, quantity, sweep) if summary else opened.frame(keys)
             for path, write in ((csv, found.write_csv), (parquet, found.write_parquet)):
                 if path is not None:
                     write(table, path)

@@ -107,7 +107,7 @@ def ridge(
     Example: polyceptron ridge --classes 3 --alpha 2,5
     """
     from polyceptron.checks import check_alphas
-    from polyceptron.theory.erm.fixed_point import ridge_parts
+    from polyceptron.questions.ridge import ridge_parts
 
     (student,) = options.build_estimators([estimator], (), (), intercept, class_weight)
     alphas = check_alphas(parse_numbers(alpha, "--alpha"))

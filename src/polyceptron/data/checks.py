@@ -5,20 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.checks import as_numbers, check_classes
 from polyceptron.data.design import Design
 from polyceptron.data.stored_designs import open_design, scaled
 from polyceptron.errors import InvalidInput
-from polyceptron.checks import as_numbers, check_classes, difference_basis
-from polyceptron.problem.losses import Loss
 from polyceptron.numerics import Array
-
-if TYPE_CHECKING:
-    from polyceptron.fit.solvers.intercept import Intercept
 
 Labels = NDArray[np.int64]
 
@@ -31,7 +27,7 @@ class Samples:
     y: Labels
     n_classes: int
     weights: Array | None = None
-    intercept: Intercept | None = None
+    intercept: Any = None  # how the intercept is fitted, a `fit.solvers.intercept.Intercept`
     features: Design | None = None  # the design given, where this one has a column for b
 
     def __iter__(self) -> Iterator[Any]:
@@ -188,17 +184,3 @@ def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """One of a few words, or an error message that lists them."""
     if not isinstance(value, str) or value not in allowed:
         raise InvalidInput(f"unknown {name} {value!r}: allowed are {', '.join(map(repr, allowed))}")
-
-
-def class_coordinates(loss: Loss, n_classes: int) -> Array:
-    """B (k, r) with orthonormal columns: r = k − 1 for a loss of field differences, else r = k.
-
-    >>> from polyceptron.problem import CrossEntropy, SquareLoss
-    >>> class_coordinates(CrossEntropy(), 3).shape, class_coordinates(SquareLoss(), 3).shape
-    ((3, 2), (3, 3))
-    """
-    z = np.random.default_rng(0).standard_normal((2 * n_classes, n_classes))
-    slope = loss.gradient(z, np.arange(2 * n_classes) % n_classes)
-    if float(np.abs(slope.sum(1)).max()) <= 1e-12 * float(np.abs(slope).max(initial=0.0)):
-        return difference_basis(n_classes)
-    return np.eye(n_classes)

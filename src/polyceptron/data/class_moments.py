@@ -1,4 +1,4 @@
-"""Moments of the classes of a data set, and the Gaussian mixture that has them: its twin.
+"""Moments of the classes of a data set, and their covariances shrunk towards a multiple of I.
 
     p_c = n_c/n,    mean of x in class c,    Σ_c = (1 − ρ)S_c + ρ s I
 
@@ -16,13 +16,13 @@ import numpy as np
 
 from polyceptron.data.checks import check_samples
 from polyceptron.errors import InvalidInput
-from polyceptron.problem.populations import Mixture
-from polyceptron.problem.mixture import check_full_size
 from polyceptron.numerics import Array
 
-COVARIANCES = ("own", "pooled", "isotropic")
 _ROUNDING = 1e-20  # of a squared mean: a variance that is none
-_LEAST = 1e-9  # of the mean variance: what a feature without variance has
+LEAST_VARIANCE = 1e-9  # of the mean variance: what a feature without variance has
+
+
+MOST_ENTRIES = 2e8  # of covariances (k, d, d) held in memory: 1.6 GB
 
 
 class ClassMoments(NamedTuple):
@@ -56,7 +56,7 @@ class ClassMoments(NamedTuple):
         """Σ (k, d, d), positive."""
         mean = np.einsum("caa->c", self.covariances) / max(self.varies.sum(), 1)
         made = self.covariances * (1 - shrinkage[:, None, None])
-        target = np.where(self.varies, shrinkage[:, None], 0.0) + _LEAST
+        target = np.where(self.varies, shrinkage[:, None], 0.0) + LEAST_VARIANCE
         np.einsum("caa->ca", made)[:] += target * mean[:, None]
         return made
 
@@ -82,23 +82,10 @@ def class_moments(X: Any, y: Any) -> ClassMoments:
     return ClassMoments(counts, means, S / counts[:, None, None], fourth / counts)
 
 
-def twin_of(moments: ClassMoments, covariances: str = "own", shrink: Any = "auto") -> Mixture:
-    """The mixture with these moments; see `Mixture.from_data`."""
-    if covariances not in COVARIANCES:
-        allowed = ", ".join(COVARIANCES)
-        raise InvalidInput(f"covariances of a twin are {allowed}, got {covariances!r}")
-    if shrink != "auto" and not (isinstance(shrink, int | float) and 0 <= shrink <= 1):
-        raise InvalidInput(f"shrink is 'auto' or a number from 0 to 1, got {shrink!r}")
-    shares, means, k = moments.counts / moments.counts.sum(), moments.means, len(moments.counts)
-    if covariances == "isotropic":
-        s = np.trace(moments.covariances, axis1=1, axis2=2) / means.shape[1]
-        return Mixture(shares, means=means, variances=np.maximum(s, _LEAST * s.max() + 1e-300))
-    used = moments if covariances == "own" else moments.pooled()
-    rho = used.shrinkage() if shrink == "auto" else np.full(len(used.counts), float(shrink))
-    sigma = np.broadcast_to(used.shrunk(rho), (k, *used.covariances.shape[1:]))
-    return Mixture(shares, means=means, covariances=sigma)
-
-
-def mixture_of_data(X: Any, y: Any, covariances: str = "own", shrink: Any = "auto") -> Mixture:
-    """`Mixture.from_data`."""
-    return twin_of(class_moments(X, y), covariances, shrink)
+def check_full_size(k: int, d: int) -> None:
+    """Covariances that fit in memory, or an error message."""
+    if k * d * d > MOST_ENTRIES:
+        raise InvalidInput(
+            f"covariances in full are feasible for k·d² up to {MOST_ENTRIES:g}, got {k}·{d}²: use "
+            "levels, in a shared eigenbasis, or fewer features"
+        )

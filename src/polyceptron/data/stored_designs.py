@@ -28,9 +28,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.checks import as_numbers
 from polyceptron.data import design as designs
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.checks import as_numbers
 from polyceptron.numerics import AnyArray, Array
 
 

@@ -39,17 +39,17 @@ import scipy.optimize
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
-from polyceptron.fit import linear_classifier as linear
-from polyceptron.data.checks import Labels, check_choice
-from polyceptron.data.design import Design, threads_of_data
 from polyceptron.amp.iteration import Posterior, correlated_amp
 from polyceptron.amp.posterior_mean import amp
+from polyceptron.data.checks import Labels, check_choice
+from polyceptron.data.design import Design, threads_of_data
 from polyceptron.data.stored_designs import BlockwiseDesign, open_design
 from polyceptron.data.watching import uninterrupted
 from polyceptron.errors import InvalidInput
+from polyceptron.fit import linear_classifier as linear
+from polyceptron.numerics import AnyArray, Array
 from polyceptron.problem.channels import Channel, GaussianNoise, as_channel
 from polyceptron.problem.priors import as_prior
-from polyceptron.numerics import AnyArray, Array
 from polyceptron.rows import Status
 
 _MOST_DIRECTIONS, _MOST_ENTRIES = 1000, 30_000_000  # of F: beyond them, independent features

@@ -16,23 +16,23 @@ from zlib import crc32
 
 import numpy as np
 
+from polyceptron.checks import DEFAULT_RIDGE, check_ridge, check_tolerance
 from polyceptron.data import checks as data_checks
 from polyceptron.data.checks import Samples
 from polyceptron.data.design import threads_for, weights_or_ones
+from polyceptron.data.watching import Callback, Watch
+from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.fit.separation import maximum_likelihood
 from polyceptron.fit.solvers import erm_fit
 from polyceptron.fit.solvers.erm_fit import ERMFit
 from polyceptron.fit.solvers.hard_margin import NotSeparable, fit_by_multipliers, separate
 from polyceptron.fit.solvers.intercept import with_intercept
 from polyceptron.fit.solvers.least_squares import fit_least_squares
 from polyceptron.fit.solvers.many_classes import fit_softmax
-from polyceptron.fit.separation import maximum_likelihood
-from polyceptron.data.watching import Callback, Watch
-from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.checks import DEFAULT_RIDGE, check_ridge, check_tolerance
-from polyceptron.problem.specs import ERM
+from polyceptron.numerics import Array
 from polyceptron.problem.losses import Loss, as_loss
 from polyceptron.problem.penalties import Penalty, as_penalty
-from polyceptron.numerics import Array
+from polyceptron.problem.specs import ERM
 from polyceptron.rows import Status
 
 _TOL = 1e-8

@@ -17,21 +17,22 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 
+from polyceptron.checks import as_numbers, check_ridge
 from polyceptron.data import checks as data_checks
-from polyceptron.fit import ridge_search as ridge_choice
-from polyceptron.fit import linear_classifier as linear
 from polyceptron.data.checks import Samples
 from polyceptron.data.design import ColumnMoments, Design, threads_of_data, weights_or_ones
-from polyceptron.fit.solvers.erm_fit import stopped_at
-from polyceptron.fit.erm import fit_erm
-from polyceptron.fit.linear_classifier import Scaling, TrainingData, fields_at, prior_shift
-from polyceptron.fit.separation import separation
 from polyceptron.data.stored_designs import open_design
 from polyceptron.data.watching import Watch
 from polyceptron.errors import InvalidInput
-from polyceptron.checks import as_numbers, check_ridge
-from polyceptron.problem.losses import as_loss
+from polyceptron.fit import linear_classifier as linear
+from polyceptron.fit import ridge_search as ridge_choice
+from polyceptron.fit.erm import fit_erm
+from polyceptron.fit.linear_classifier import Scaling, TrainingData, fields_at, prior_shift
+from polyceptron.fit.separation import separation
+from polyceptron.fit.solvers.erm_fit import stopped_at
 from polyceptron.numerics import Array
+from polyceptron.problem.losses import as_loss
+from polyceptron.problem.losses.loss import class_coordinates
 from polyceptron.rows import Status
 
 if TYPE_CHECKING:
@@ -379,7 +380,7 @@ class ERMClassifier(linear.LinearClassifier):
             inverse = inverse[np.ix_(varying, varying)] * np.outer(scale, scale)
         fitted = Fitted(
             X / own, data.y, weights[varying] * scale[:, None],
-            base + shift @ weights - self._shift, loss, data_checks.class_coordinates(loss, k),
+            base + shift @ weights - self._shift, loss, class_coordinates(loss, k),
             *self._factors(data), self.ridge_ / unit**2 * d / own**2, self.fit_intercept,
         )  # fmt: skip
         names = np.asarray(getattr(self, "feature_names_in_", [f"x{i}" for i in range(d)]))

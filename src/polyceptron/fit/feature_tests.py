@@ -34,13 +34,13 @@ import scipy.linalg
 import scipy.stats
 from numpy.typing import NDArray
 
-from polyceptron.data.checks import Labels
-from polyceptron.fit.solvers.newton import whole_hessian
-from polyceptron.fit.ridge_search import leverages
-from polyceptron.errors import InvalidInput
 from polyceptron.checks import difference_basis
-from polyceptron.problem.losses import Loss
+from polyceptron.data.checks import Labels
+from polyceptron.errors import InvalidInput
+from polyceptron.fit.ridge_search import leverages
+from polyceptron.fit.solvers.newton import whole_hessian
 from polyceptron.numerics import Array
+from polyceptron.problem.losses import Loss
 
 SPARE = 20  # samples beyond the features that a regression of each on the others needs
 _MOST = 8000  # weights, whose matrix is inverted

@@ -29,13 +29,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from polyceptron.checks import as_numbers
 from polyceptron.data.checks import Labels, check_choice, check_label_count
 from polyceptron.data.design import BLOCK_BYTES, ColumnMoments, Design
 from polyceptron.data.stored_designs import FileDesign, ScaleRows, open_design, scaled
 from polyceptron.errors import InvalidInput
-from polyceptron.checks import as_numbers
-from polyceptron.problem.losses import Loss
 from polyceptron.numerics import Array
+from polyceptron.problem.losses import Loss
 
 SCALINGS = ("auto", "standard", "global", "none")
 _ALIKE = 1.2  # ratio of deviations up to which one scale is all scales

@@ -35,14 +35,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from polyceptron.errors import InvalidInput
-from polyceptron.problem.channels import Channel, as_channel
 from polyceptron.checks import as_numbers, check_tolerance, difference_basis
-from polyceptron.problem.spectrum import as_spectrum
-from polyceptron.problem.law import PaperMatrices
+from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import from_replicates, uniform_replicates
 from polyceptron.numerics.orthant import GRID, win_probabilities
+from polyceptron.problem.channels import Channel, as_channel
+from polyceptron.problem.law import PaperMatrices
+from polyceptron.problem.spectrum import as_spectrum
 from polyceptron.sides.generalisation import generalisation_error
 
 DEFAULT_TOL, DEFAULT_TOL_MANY = 1e-3, 3e-3  # up to 5 classes, above: less than instances differ

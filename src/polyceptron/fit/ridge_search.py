@@ -39,14 +39,14 @@ import numpy as np
 
 from polyceptron.data.checks import Labels, Samples
 from polyceptron.data.design import Design, weights_or_ones
+from polyceptron.data.stored_designs import ArrayDesign
+from polyceptron.errors import InvalidInput
 from polyceptron.fit.solvers import newton
 from polyceptron.fit.solvers.erm_fit import through_nearest
 from polyceptron.fit.solvers.many_classes import MANY
 from polyceptron.fit.solvers.objectives import OBJECTIVES, LossObjective, Objective
-from polyceptron.data.stored_designs import ArrayDesign
-from polyceptron.errors import InvalidInput
-from polyceptron.problem.losses import Loss
 from polyceptron.numerics import AnyArray, Array
+from polyceptron.problem.losses import Loss
 
 Score = Callable[[Array, Labels], Array]  # fields (m, k) and labels to numbers (m,), low is good
 Split = tuple[Labels, Labels]  # rows to fit, and rows that are held out

@@ -34,14 +34,14 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from polyceptron.data.checks import Samples, check_samples
 from polyceptron.data.design import Design, weights_or_ones
+from polyceptron.data.stored_designs import scaled
 from polyceptron.fit.solvers.erm_fit import ERMFit, Separation, fit_at
 from polyceptron.fit.solvers.hard_margin import NotSeparable, separate
 from polyceptron.fit.solvers.intercept import size_of
 from polyceptron.fit.solvers.newton import Minimum, minimise, sample_matrices, whole_hessian
 from polyceptron.fit.solvers.objectives import SoftmaxObjective
-from polyceptron.data.stored_designs import scaled
-from polyceptron.problem.losses import MaxMargin
 from polyceptron.numerics import Array
+from polyceptron.problem.losses import MaxMargin
 from polyceptron.rows import Status
 
 _SMALL = 1_000_000  # entries of the matrix of a linear programme

@@ -22,19 +22,20 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.data.checks import check_labels
 from polyceptron.amp.posterior_mean import AMPResult
+from polyceptron.checks import check_size
+from polyceptron.data.checks import check_labels
 from polyceptron.data.stored_designs import open_design, scaled
 from polyceptron.display import steps
 from polyceptron.errors import InvalidInput
-from polyceptron.lab.results import Average
-from polyceptron.students.simulate import check_seed, run_amp
-from polyceptron.lab.tasks import seed_of
 from polyceptron.files import check_archive, check_readable, read_npy_header
+from polyceptron.numerics.averages import Average
 from polyceptron.problem import AnyTeacher, BayesOptimal
-from polyceptron.checks import check_size
-from polyceptron.rows import Row, Status, average_instances, frame
 from polyceptron.questions.curve_rows import curve_rows
+from polyceptron.rows import Row, Status, average_instances, frame
+from polyceptron.students.bayes import run_amp
+from polyceptron.students.measuring import check_seed
+from polyceptron.students.seeds import seed_of
 from polyceptron.theory.dynamics import state_evolution
 from polyceptron.version import VERSION
 

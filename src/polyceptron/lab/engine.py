@@ -27,7 +27,8 @@ from typing import Any
 
 from polyceptron.display import describe_seconds, waiting
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.lab.tasks import CaseResult, Runner, Task, attempt, environment, failure
+from polyceptron.lab.tasks import Runner, Task, attempt, environment, failure
+from polyceptron.store import CaseResult
 from polyceptron.version import VERSION
 
 _DIED = "died while computing this task{} (killed, or out of memory?)"
@@ -160,8 +161,7 @@ class Progress:
     """A sweep at one moment, or in the end: rows of the grid, and what became of them.
 
     `already` were stored by earlier runs; of those `computed` by this one, some have `failed`.
-    `work` and `work_done` are expected seconds of one core: rows differ too much in cost for their
-    number to tell the time that is left. `damaged` has the keys of stored rows computed again.
+    `damaged` has the keys of stored rows that are computed again.
     """
 
     name: str
@@ -170,8 +170,6 @@ class Progress:
     computed: int = 0
     failed: int = 0
     seconds: float = 0.0
-    work: float = 0.0
-    work_done: float = 0.0
     damaged: tuple[str, ...] = ()
 
     @property
@@ -181,9 +179,11 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """From the expected cost of what is done and of what is not; None before any is done."""
-        left = max(0.0, self.work - self.work_done)
-        return self.seconds * left / self.work_done if self.work_done > 0 else None
+        """At the rate of the rows computed so far; None before any is done."""
+        if self.computed == 0:
+            return None
+        left = self.rows - self.already - self.computed
+        return self.seconds * left / self.computed
 
     def __str__(self) -> str:
         left, rate = self.seconds_left, self.computed / self.seconds if self.seconds > 0 else 0.0

@@ -1,31 +1,20 @@
-"""What a store holds, for people: means over instances with theory beside them, failures, files.
-
-    mean            x̄ = Σ xᵢ / n
-    standard error  s = √( Σ (xᵢ − x̄)² / (n (n − 1)) ),  of x̄; it needs two numbers
-    z               the normal deviate as rare as t = (x̄ − theory) / √(s² + u²) is by Student's law
-
-with u the uncertainty of the theory: the standard error of few instances is itself uncertain, and
-t of four of them exceeds 3 in one of 17 cases. Its degrees of freedom are Welch's,
-(n − 1)(1 + u²/s²)².
-"""
+"""What a store holds, for people: means over instances with theory beside them, failures, files."""
 
 import json
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
 import pandas as pd
-from scipy.special import ndtri, stdtr
 
 from polyceptron.errors import InvalidInput
-from polyceptron.lab.spec import SweepSpec
-from polyceptron.lab.store import Store, decode_row, sort_key
-from polyceptron.lab.tasks import POPULATION, REACHED, STUDENT, sweep_keys
 from polyceptron.files import write_atomically
+from polyceptron.lab.spec import SweepSpec
+from polyceptron.lab.tasks import POPULATION, STUDENT, sweep_keys
+from polyceptron.numerics.averages import Average, deviation
 from polyceptron.rows import Row, Status
+from polyceptron.store import Store, decode_row, sort_key
+from polyceptron.students.bayes import REACHED
 
 _PROBLEM = (*POPULATION, "estimator", *STUDENT, "alpha")
 SUMMARY_COLUMNS = (
@@ -36,23 +25,6 @@ QUANTITIES = (
     "generalisation_error", "balanced_error", "clean_error", "m", "q", "V", "training_error",
     "training_loss", "test_loss", "brier", "calibration_error",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Average:
-    """Mean (None of no number) and standard error (None of fewer than two) of finite numbers."""
-
-    count: int
-    mean: float | None
-    standard_error: float | None
-
-    @classmethod
-    def of(cls, values: Iterable[float | None]) -> Self:
-        """The average of these values; what is no finite number (None, NaN, ±∞) does not count."""
-        given = np.array([math.nan if value is None else value for value in values], dtype=float)
-        x = given[np.isfinite(given)]
-        error = float(x.std(ddof=1)) / math.sqrt(x.size) if x.size > 1 else None
-        return cls(x.size, float(x.mean()) if x.size else None, error)
 
 
 def summary(
@@ -106,6 +78,22 @@ def _line(rows: list[Row], predicted: Row, quantity: str) -> Row:
     }
 
 
+def summary_frame(
+    store: Store, quantity: str = "generalisation_error", spec: SweepSpec | None = None
+) -> pd.DataFrame:
+    """Return the means over instances with theory beside them, of a sweep if one is given.
+
+    Parameters
+    ----------
+    store : Store
+    quantity : str
+        The column that is averaged.
+    spec : SweepSpec, optional
+        Restrict the table to the rows of this sweep.
+    """
+    return pd.DataFrame(summary(store, quantity=quantity, spec=spec), columns=SUMMARY_COLUMNS)
+
+
 def failures(store: Store) -> list[Row]:
     """The rows that could not be computed, each with its reason."""
     rows = ({**decode_row(one["row"]), "reason": one["reason"]} for one in store.records())
@@ -126,22 +114,3 @@ def write_parquet(table: pd.DataFrame, path: Path) -> None:
             "writing Parquet needs pyarrow: pip install 'polyceptron[export]', or use --csv"
         ) from None
     write_atomically(path, lambda temporary: table.to_parquet(temporary, index=False))
-
-
-def deviation(
-    mean: float | None,
-    standard_error: float | None,
-    expected: float | None,
-    uncertainty: float | None = None,
-    *,
-    count: int | None = None,
-) -> float | None:
-    """z of a mean of `count` numbers (None: its standard error is known); None without meaning."""
-    if mean is None or not standard_error or expected is None or not math.isfinite(expected):
-        return None
-    t = (mean - expected) / math.hypot(standard_error, uncertainty or 0.0)
-    if count is None:
-        return t
-    freedom = (count - 1) * (1 + ((uncertainty or 0.0) / standard_error) ** 2) ** 2
-    tail = stdtr(min(freedom, 1e9), -abs(t))
-    return math.copysign(-ndtri(tail) if tail > 0 else t, t)

@@ -23,11 +23,12 @@ import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from polyceptron import problem as md
+from polyceptron.checks import MAX_CLASSES, check_ridge
 from polyceptron.display import cut_text, parse_numbers
 from polyceptron.errors import InvalidInput
-from polyceptron.lab.tasks import REACHED, grid_strengths
 from polyceptron.files import read_text
-from polyceptron.checks import MAX_CLASSES, check_ridge
+from polyceptron.lab.tasks import grid_strengths
+from polyceptron.students.bayes import REACHED
 
 MAX_ROWS = 50_000_000  # of a grid, if every list were combined with every other
 MAX_WHOLE = 2**53  # an integer that every column and file keeps exactly

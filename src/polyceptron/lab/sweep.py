@@ -21,7 +21,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.lab import engine as engines
 from polyceptron.lab import tasks
 from polyceptron.lab.spec import SweepSpec, load_spec
-from polyceptron.lab.store import Store, locked_store
+from polyceptron.store import Store, locked_store
 
 MAX_WORKERS = 1024
 
@@ -87,9 +87,7 @@ def run_sweep(
         if path.stat().st_size < 2**28:  # of a larger one it takes longer than a start should
             store.check()
         plan = make_plan(spec, store)
-        now = engines.Progress(
-            spec.sweep.name, plan.rows, plan.stored, work=plan.seconds, damaged=tuple(plan.damaged)
-        )
+        now = engines.Progress(spec.sweep.name, plan.rows, plan.stored, damaged=tuple(plan.damaged))
         tell = stack.enter_context(engines.shown(progress, spec.sweep.name))
         stop = stack.enter_context(_stop_requests())
         start = time.monotonic()
@@ -102,7 +100,6 @@ def run_sweep(
                 now.computed += len(results)
                 now.failed += sum(result.failed for result in results)
                 now.seconds = time.monotonic() - start
-                now.work_done += sum(plan.cost(result.content) for result in results)
                 tell(now)
         if stop:
             raise SweepStopped(now, stop[0])
@@ -167,24 +164,18 @@ def _stop_requests() -> Iterator[list[int]]:
 
 @dataclass
 class SweepPlan:
-    """The work of a sweep: rows, how many are stored, seconds of one core still to do.
+    """The work of a sweep: how many rows it has, and how many of them are stored.
 
-    `parts` has these three for each (source, estimator, dimension or None). `damaged` has the keys
-    of rows that count as not stored. `scale` corrects expected seconds by what the store has seen.
+    `parts` has both for each (source, estimator, dimension or None). `damaged` has the keys of rows
+    that count as not stored.
     """
 
-    scale: dict[str, float]
     rows: int = 0
     stored: int = 0
     tasks_to_do: int = 0
-    seconds: float = 0.0
     largest_bytes: int = 0
     parts: dict[tuple[str, str, int | None], list[Any]] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
-
-    def cost(self, content: tasks.Content) -> float:
-        """Expected seconds of one row."""
-        return tasks.case_cost(content) * self.scale.get(tasks.cost_kind(content), 1.0)
 
     @property
     def to_do(self) -> int:
@@ -194,20 +185,19 @@ class SweepPlan:
 
 def make_plan(spec: SweepSpec, store: Store | None = None) -> SweepPlan:
     """Walk the whole grid once and count."""
-    plan = SweepPlan({} if store is None else store.time_scale())
+    plan = SweepPlan()
     for task, missing in missing_cases(spec, store):
         content = task.cases[0]
         name = (content["source"], content["estimator"], content.get("dimension"))
-        part = plan.parts.setdefault(name, [0, 0, 0.0])
+        part = plan.parts.setdefault(name, [0, 0])
         part[0] += len(task.cases)
         part[1] += len(task.cases) - len(missing)
-        part[2] += sum(map(plan.cost, task.only(missing).cases))
         if missing and store is not None:
             plan.damaged += store.damaged(list(missing))
         plan.tasks_to_do += bool(missing)
         d = content.get("dimension", 0)  # X is in float64
         plan.largest_bytes = max(plan.largest_bytes, 8 * round(content["alpha"] * d) * d)
-    plan.rows, plan.stored, plan.seconds = map(sum, zip(*plan.parts.values(), strict=True))
+    plan.rows, plan.stored = map(sum, zip(*plan.parts.values(), strict=True))
     return plan
 
 

@@ -28,21 +28,23 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from heapq import merge
 from itertools import product, repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polyceptron import problem as md
 from polyceptron.numerics import short_products
+from polyceptron.questions.curve_rows import curve_rows
 from polyceptron.rows import Row, Status, make_row
+from polyceptron.store import CaseResult
+from polyceptron.students import student_of
+from polyceptron.students.seeds import seed_of, seed_path
 from polyceptron.version import VERSION
 
 if TYPE_CHECKING:
     from polyceptron.lab.spec import SweepGrid, SweepSpec
 
 KEY_FORMAT = "polyceptron-task-2"
-# The branch of the theory that message passing is compared with, by its start.
-REACHED = {"uninformed": "amp", "informed": "informed"}
 POPULATION = (  # columns from which a population is made again
     "model", "n_classes", "prior", "noise", "features", "shares", "biases", "gram", "levels",
 )  # fmt: skip
@@ -73,35 +75,6 @@ class Task:
 
 
 Runner = Callable[[Task], list[Row]]
-
-
-def seed_path(
-    seed: int, problem: Content, alpha: float, dimension: int, instance: int
-) -> tuple[int, ...]:
-    """(entropy, four words of the problem's hash, instance): the place of an instance's seed."""
-    known = dict(problem)
-    plain = [known.pop(name, None) for name in ("model", "n_classes", "prior")]
-    noise, features = known.pop("noise", "none"), known.pop("features", None)
-    asked = [*plain, float(alpha), dimension]
-    if noise != "none" or features is not None or known:
-        asked.append(noise)
-    if features is not None or known:
-        asked.append(features)
-    digest = hashlib.sha256(_encode([*asked, known] if known else asked).encode()).digest()[:16]
-    return seed, *(int.from_bytes(digest[i : i + 4], "big") for i in range(0, 16, 4)), instance
-
-
-def seed_of(path: tuple[int, ...] | list[int]) -> int:
-    """The seed at a path, below 2**53 so that it survives a float column, JSON and SQL."""
-    sequence = np.random.SeedSequence(path[0], spawn_key=tuple(path[1:]))
-    return int(sequence.generate_state(1, np.uint64)[0]) >> 11
-
-
-def instance_seeds(
-    seed: int, problem: Content, alpha: float, dimension: int, count: int
-) -> list[int]:
-    """The seeds of so many data sets: functions of their place alone."""
-    return [seed_of(seed_path(seed, problem, alpha, dimension, i)) for i in range(count)]
 
 
 def expand(spec: SweepSpec) -> Iterator[Task]:
@@ -189,43 +162,11 @@ def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator
                 yield Task(cases)
 
 
-def case_cost(content: Content) -> float:
-    """Expected seconds of one row, roughly: a store corrects them by what its rows took."""
-    k, estimator = int(content["n_classes"]), md.make_estimator(content["estimator"])
-    if content["source"] == "theory":
-        return estimator.point_cost(k)
-    d = int(content["dimension"])
-    return estimator.fit_cost(round(float(content["alpha"]) * d), d, k)
-
-
-def cost_kind(content: Content) -> str:
-    """Rows whose cost figures are wrong by about the same factor."""
-    return f"{content['source']}/{content['estimator']}"
-
-
-class CaseResult(NamedTuple):
-    """One case done: its row (status 'failed' and a reason if it could not be computed)."""
-
-    key: str
-    content: Content
-    row: Row
-    reason: str | None
-    provenance: dict[str, Any]
-    seconds: float
-
-    @property
-    def failed(self) -> bool:
-        """No number: a later run of the sweep tries again."""
-        return bool(self.row["status"] == Status.FAILED)
-
-
 def compute_rows(task: Task) -> list[Row]:
     """The rows of a task, one for each case, in order."""
     content = task.cases[0]
     teacher: Any = md.make_population(**{n: content[n] for n in POPULATION if n in content})
     if content["source"] == "theory":
-        from polyceptron.questions.curve_rows import curve_rows
-
         more = {name: content[name] for name in ("branch", "scores") if name in content}
         alphas = [content["alpha"] for content in task.cases]
         return curve_rows(teacher, _student(content), alphas, tol=content.get("tolerance"), **more)
@@ -236,7 +177,7 @@ def compute_rows(task: Task) -> list[Row]:
     }  # fmt: skip
     settings = {there: content[name] for name, there in names_there.items() if name in content}
     place = content["alpha"], content["dimension"], seed_of(content["seed_path"])
-    return first.simulate(teacher, *place, also=also, **settings)
+    return student_of(first).simulate(teacher, *place, also=also, **settings)
 
 
 def _student(content: Content) -> md.Estimator:
@@ -363,7 +304,7 @@ _NUMBERS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     md.PENALTIES.kind: lambda one: one.denoise(_FIELDS - _FIELDS.mean(1, keepdims=True), 1.5),
     md.ESTIMATORS.kind: lambda one: tuple(
         row[name]
-        for row in one.rows(md.make_teacher("argmax", 3, "gaussian"), [0.7, 3.0])
+        for row in student_of(one).rows(md.make_teacher("argmax", 3, "gaussian"), [0.7, 3.0])
         for name in ("m", "q", "generalisation_error")
     ),
 }

@@ -25,11 +25,13 @@ import pandas as pd
 
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_readable
-from polyceptron.problem import BayesOptimal
 from polyceptron.pictures import matplotlib_figure as mpl
 from polyceptron.pictures import parts as pic
+from polyceptron.problem import BayesOptimal
 from polyceptron.rows import PLACES, Status, average_instances, error_column
-from polyceptron.questions.curve_rows import VERTICAL
+from polyceptron.store import Store
+
+LOOKS_VERTICAL = 1e-3  # the relative step in α below which a line looks upright
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -39,8 +41,6 @@ def read_table(path: str | Path) -> pd.DataFrame:
         with open(path, "rb") as file:
             start = file.read(16)
         if start == b"SQLite format 3\x00":
-            from polyceptron.lab.store import Store
-
             with Store(path) as store:
                 table = store.frame()
         else:
@@ -327,7 +327,7 @@ def _jumps(points: Sequence[tuple[float, float]], rows: Rows, y: str) -> list[in
     slopes = [abs((b[1] - a[1]) / (b[0] - a[0])) for a, b in pairwise(points)]
     return [
         i for i, slope in enumerate(slopes)
-        if points[i + 1][0] - points[i][0] > VERTICAL * points[i][0]
+        if points[i + 1][0] - points[i][0] > LOOKS_VERTICAL * points[i][0]
         and (
             perfect[i] != perfect[i + 1]
             or (0 < i < len(slopes) - 1 and slope > 3 * max(slopes[i - 1], slopes[i + 1]))

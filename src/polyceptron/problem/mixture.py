@@ -14,14 +14,19 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from polyceptron.errors import InvalidInput
 from polyceptron.checks import MAX_CLASSES
-from polyceptron.problem.specs.base import late
-from polyceptron.problem import population as pop
+from polyceptron.data.class_moments import (
+    LEAST_VARIANCE,
+    ClassMoments,
+    check_full_size,
+    class_moments,
+)
+from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
+from polyceptron.problem import population as pop
 
+COVARIANCES = ("own", "pooled", "isotropic")  # of a twin
 LARGEST_FULL = 4000  # of k·d in the theory of full covariances: (k − 1)d rows are inverted
-_ENTRIES = 2e8  # of covariances in full
 
 
 class Mixture(pop.Population):
@@ -116,16 +121,32 @@ class Mixture(pop.Population):
         >>> Mixture.from_data(X, y).sample(4, seed=0)
         Dataset(n_samples=4, dimension=2, n_classes=2)
         """
-        return late("algorithms.class_moments.mixture_of_data")(X, y, covariances, shrink)  # type: ignore[no-any-return]
+        return cls.from_moments(class_moments(X, y), covariances, shrink)
 
-    def theory(self, estimator: Any, n_samples: int, **settings: Any) -> Any:
-        """What a fit to n samples of it scores: a `TwinPoint`; see `report.twins.twin_point`.
-
-        >>> two = Mixture((0.5, 0.5), means=[[1, 0, 0], [-1, 0, 0]])
-        >>> two.theory("square", 6).way
-        'equations'
-        """
-        return late("report.twins.twin_point")(self, estimator, n_samples, **settings)
+    @classmethod
+    def from_moments(
+        cls, moments: ClassMoments, covariances: str = "own", shrink: float | str = "auto"
+    ) -> Self:
+        """The mixture with these shares, means and covariances; see `from_data`."""
+        if covariances not in COVARIANCES:
+            allowed = ", ".join(COVARIANCES)
+            raise InvalidInput(f"covariances of a twin are {allowed}, got {covariances!r}")
+        if shrink != "auto" and not (isinstance(shrink, int | float) and 0 <= shrink <= 1):
+            raise InvalidInput(f"shrink is 'auto' or a number from 0 to 1, got {shrink!r}")
+        means = moments.means
+        shares = moments.counts / moments.counts.sum()
+        if covariances == "isotropic":
+            s = np.trace(moments.covariances, axis1=1, axis2=2) / means.shape[1]
+            return cls(
+                shares, means=means, variances=np.maximum(s, LEAST_VARIANCE * s.max() + 1e-300)
+            )
+        used = moments if covariances == "own" else moments.pooled()
+        if shrink == "auto":
+            shrinkage = used.shrinkage()
+        else:
+            shrinkage = np.full(len(used.counts), float(shrink))
+        sigma = np.broadcast_to(used.shrunk(shrinkage), (len(shares), *used.covariances.shape[1:]))
+        return cls(shares, means=means, covariances=sigma)
 
     @cached_property
     def columns(self) -> dict[str, Any]:  # type: ignore[override]
@@ -254,15 +275,6 @@ def _checked_levels(levels: Any, k: int) -> tuple[tuple[float, ...], ...]:
     if np.abs(sums - 1).max() > 1e-12:
         table[:, [0, -1]] /= sums
     return pop.as_rows(table)
-
-
-def check_full_size(k: int, d: int) -> None:
-    """Covariances that fit in memory, or an error message."""
-    if k * d * d > _ENTRIES:
-        raise InvalidInput(
-            f"covariances in full are feasible for k·d² up to {_ENTRIES:g}, got {k}·{d}²: use "
-            "levels, in a shared eigenbasis, or fewer features"
-        )
 
 
 def _full(covariances: Any, means: Array | None, k: int) -> Array:

@@ -29,13 +29,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy.special import gammaincc, gammaln
 
-from polyceptron.errors import InvalidInput
 from polyceptron.checks import check_ridge
-from polyceptron.problem.spectrum import Spectrum
+from polyceptron.errors import InvalidInput
+from polyceptron.numerics import Array
 from polyceptron.problem.law import Hats, Law, RowEstimate
 from polyceptron.problem.priors import Row
 from polyceptron.problem.registry import Entry, Registry
-from polyceptron.numerics import Array
+from polyceptron.problem.spectrum import Spectrum
 
 __all__ = ["PENALTIES", "ElasticNet", "Penalty", "Ridge", "as_penalty"]
 

@@ -16,10 +16,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.errors import InvalidInput
-from polyceptron.problem.channels import Channel
 from polyceptron.checks import check_size
+from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
+from polyceptron.problem.channels import Channel
 
 
 class Dataset(NamedTuple):

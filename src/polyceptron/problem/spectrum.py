@@ -44,12 +44,12 @@ from typing import Any
 
 import numpy as np
 
+from polyceptron.checks import as_numbers
 from polyceptron.errors import InvalidInput
 from polyceptron.files import read_text
-from polyceptron.checks import as_numbers
-from polyceptron.problem.registry import Entry, Registry
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import local_gauss
+from polyceptron.problem.registry import Entry, Registry
 
 __all__ = ["FEATURES", "Spectrum", "as_spectrum", "isotropic"]
 

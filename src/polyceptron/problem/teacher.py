@@ -22,16 +22,16 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from polyceptron.checks import check_classes, difference_basis
 from polyceptron.errors import InvalidInput
+from polyceptron.numerics import Array
+from polyceptron.problem import population as pop
 from polyceptron.problem.channels import Channel, as_channel
 from polyceptron.problem.channels.correlated import biases_for, label_chances
-from polyceptron.checks import check_classes, difference_basis
-from polyceptron.problem.spectrum import Spectrum, as_spectrum
-from polyceptron.problem import population as pop
 from polyceptron.problem.priors import Prior, Row, as_prior
 from polyceptron.problem.priors.prior import SingleRow
 from polyceptron.problem.registry import Parsed
-from polyceptron.numerics import Array
+from polyceptron.problem.spectrum import Spectrum, as_spectrum
 
 
 class _Rule(pop.Population):

@@ -36,17 +36,19 @@ from typing import Any, overload
 import numpy as np
 from scipy.optimize import brentq
 
+from polyceptron.checks import check_size
 from polyceptron.display import ShortDisplay, steps
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.checks import check_size
-from polyceptron.problem.specs import Estimator, Jump, as_estimator, plain_estimators
-from polyceptron.problem.law import Decay
-from polyceptron.problem.populations import AnyTeacher, Teacher, check_population
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
+from polyceptron.problem.law import Decay
+from polyceptron.problem.populations import AnyTeacher, Teacher, check_population
+from polyceptron.problem.specs import Estimator, plain_estimators
 from polyceptron.rows import Status, make_row
 from polyceptron.sides.generalisation import error_floor
-from polyceptron.questions.best_rules import population_floor
+from polyceptron.students import Student, student_of
+from polyceptron.students.base import Jump
+from polyceptron.theory.best_rules import population_floor
 
 RATIO = 4.0  # between neighbouring α
 N_POINTS = 6
@@ -109,14 +111,14 @@ def asymptotics(
     (1.0, 0.442)
     """
     check_population(teacher)
-    student = as_estimator(estimator)
-    alike, channel = student.alike(teacher), teacher.label_channel
-    if channel is not None and channel.width(0.0) == 0 and not (alike or student.branches):
+    student = student_of(estimator)
+    alike, channel = student.spec.alike(teacher), teacher.label_channel
+    if channel is not None and channel.width(0.0) == 0 and not (alike or student.spec.branches):
         raise InvalidInput(
             "the tail of unequal classes needs a mixture, a teacher with smooth noise, or the "
             f"Bayes-optimal student; got {teacher!r}"
         )
-    known = student.decay(teacher) if alike else Decay(1.0)
+    known = student.spec.decay(teacher) if alike else Decay(1.0)
     exact, few = None if known is None else known.exponent, teacher.n_classes <= 3
     if alpha_max is None:
         alpha_max = 1e6 if few and alike and teacher.channel.noiseless else 1e4
@@ -173,7 +175,7 @@ def asymptotics(
 
 
 def _curve(
-    teacher: AnyTeacher, estimator: Estimator, alpha: Array, exponent: float
+    teacher: AnyTeacher, estimator: Student, alpha: Array, exponent: float
 ) -> tuple[Array, Array, Array, set[str]]:
     """ε, its uncertainty and the ridge at each α; the tolerance is relative to ε."""
     relative = 1e-7 if teacher.n_classes <= 3 else 2e-4
@@ -181,7 +183,7 @@ def _curve(
     for value in steps(alpha.tolist()):
         # The constants of all these laws lie within a factor of ten of k − 1.
         tol = relative * 0.3 * (teacher.n_classes - 1) * value**-exponent
-        if not estimator.alike(teacher):
+        if not estimator.spec.alike(teacher):
             tol = 1e-9 if teacher.n_classes <= 3 else 1e-4
         (row,) = estimator.rows(teacher, [value], tol=tol)
         if not math.isfinite(row["generalisation_error"]):
@@ -205,7 +207,7 @@ def _limit(sequence: Array) -> tuple[float, float]:
 
 
 def _exact_constant(
-    teacher: AnyTeacher, estimator: Estimator, known: Decay | None, measured: float
+    teacher: AnyTeacher, estimator: Student, known: Decay | None, measured: float
 ) -> float | None:
     """C_k: in closed form, else from two classes (where it is the measurement)."""
     if known is None or not (teacher.channel.noiseless and teacher.features.isotropic):
@@ -213,7 +215,7 @@ def _exact_constant(
     k, p = teacher.n_classes, known.exponent
     if known.constant is not None or k == 2:
         return measured if known.constant is None else known.constant
-    two = asymptotics(Teacher(2, teacher.prior), estimator).constant
+    two = asymptotics(Teacher(2, teacher.prior), estimator.spec).constant
     return boundary_density(k) ** (1 - p) * (k - 1) ** p * two
 
 
@@ -290,17 +292,17 @@ def plan(
             "here, not even one that knows how the labels are made"
         )
     d = None if dimension is None else check_size(dimension, "dimension")
-    student = as_estimator(estimator)
+    student = student_of(estimator)
     jumps = student.jumps(teacher)
     if not jumps:
         short = _MARGINLESS.get(2 if teacher.symmetric else teacher.n_classes, 0.1)
         top = min(LARGEST_ALPHA, (1 - short) * student.largest_alpha(teacher))
         bottom = SMALLEST_ALPHA if teacher.symmetric or top <= _FEW else _FEW
         alike = teacher.symmetric and teacher.prior.gaussian
-        if alike and not (student.branches or student.explicit):
+        if alike and not (student.spec.branches or student.spec.explicit):
             bottom = min(plan(teacher, error, "bayes").alpha * (1 - _MARGINLESS[2]), top)
         found = _answer(teacher, student, error, None, d, (bottom, top))
-        return replace(found, algorithm=found) if student.branches else found
+        return replace(found, algorithm=found) if student.spec.branches else found
     best, reached = (_answer(teacher, student, error, jump, d) for jump in jumps)
     return replace(best, algorithm=reached)
 
@@ -310,17 +312,18 @@ def plans(
 ) -> Iterator[Plan]:
     """The plan of each estimator as soon as it is known; if none reaches the error it is raised."""
     check_population(teacher)
-    students = plain_estimators() if estimators is None else [*map(as_estimator, estimators)]
+    given = plain_estimators() if estimators is None else estimators
+    students = [student_of(one) for one in given]
     missed = 0
     for student in students:
         try:
-            yield plan(teacher, error, student, dimension)
+            yield plan(teacher, error, student.spec, dimension)
         except InvalidInput as refused:
             missed += 1
             if missed == len(students):
                 raise
             status = OUT_OF_REACH if isinstance(refused, OutOfReach) else NO_THEORY
-            row = {**teacher.columns, **student.columns, "status": status}
+            row = {**teacher.columns, **student.spec.columns, "status": status}
             yield Plan(math.inf, math.nan, None, row)
 
 
@@ -341,7 +344,7 @@ def check_target(error: Any, n_classes: int) -> float:
 
 def _answer(
     teacher: AnyTeacher,
-    student: Estimator,
+    student: Student,
     error: float,
     jump: Jump | None,
     dimension: int | None,
@@ -374,7 +377,7 @@ def _answer(
             bounds = (above, bounds[1])
     elif ends[0] == _FEW and curve(bounds[0]) <= error:
         bounds = (math.log(SMALLEST_ALPHA), bounds[0])
-    log_alpha = above if at_jump else _smallest_root(curve, error, bounds, student.name)
+    log_alpha = above if at_jump else _smallest_root(curve, error, bounds, student.spec.name)
     if not at_jump:
         right = min(log_alpha + 0.02, bounds[1])
         slope = (curve(right) - curve(log_alpha - 0.02)) / (right - log_alpha + 0.02)

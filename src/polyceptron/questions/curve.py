@@ -1,18 +1,8 @@
 """Learning curves as objects: a tidy table, and a plot that is a function of that table.
 
 In a terminal and a notebook it is a short table: what all rows share in a line, then what differs.
-
-Theory beside simulations of it (`compare`): at each α, n = αd samples in dimension d are drawn
-`runs` times and every estimator is fitted to them; beside the mean ε̄ of its errors stands the
-theory's ε for d → ∞, with
-
-    z = (ε̄ − ε) / √(standard error² + uncertainty²),
-
-that of Student's law: as unlikely under a normal law as t is under one of so few runs. A finite d
-shifts ε̄ by a bias of order 1/d, which a z of many runs will show.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -22,16 +12,13 @@ import pandas as pd
 
 from polyceptron.display import parse_numbers, parse_range
 from polyceptron.errors import InvalidInput
-from polyceptron.lab.results import Average, deviation
-from polyceptron.lab.tasks import instance_seeds
-from polyceptron.problem import as_estimator, plain_estimators
-from polyceptron.checks import check_alphas, check_size
-from polyceptron.problem.populations import check_population
 from polyceptron.pictures.curves import curves_picture, overlay, problem_words, read_table
 from polyceptron.pictures.matplotlib_figure import Axes, render_matplotlib, save_figure
 from polyceptron.pictures.parts import as_plain
-from polyceptron.rows import Row, Status, average_instances, frame
+from polyceptron.problem.populations import check_population
 from polyceptron.questions.curve_rows import curve_rows, drawn_rows
+from polyceptron.rows import average_instances, frame
+from polyceptron.students import student_of
 
 ERROR = "generalisation_error"
 _ROWS = 12
@@ -158,7 +145,7 @@ def learning_curve(
         raise InvalidInput("at least one estimator is needed, for example BayesOptimal()")
     asked: dict[str, Any] = {"branch": branch, "tol": tol, "scores": scores}
     if alpha is None:
-        jumps = [jump.alpha for one in estimators for jump in as_estimator(one).jumps(teacher)]
+        jumps = [jump.alpha for one in estimators for jump in student_of(one).jumps(teacher)]
         alpha = f"0:{1.4 * max(jumps):.2g}" if jumps else "0:6"
     if isinstance(alpha, str) and (ends := parse_range(alpha, "alpha")):
         low, high, log = ends
@@ -167,116 +154,3 @@ def learning_curve(
         numbers = parse_numbers(alpha, "alpha") if isinstance(alpha, str) else alpha
         parts = [curve_rows(teacher, one, numbers, **asked) for one in estimators]
     return LearningCurve(frame(row for part in parts for row in part))
-
-
-@dataclass(frozen=True, repr=False)
-class Comparison:
-    """`frame`, a row for each estimator and α, by rising α; in `rows` all that it was made from.
-
-    `plot` and `save` draw theory as smooth lines, which they compute, and means of the runs as
-    symbols with their standard errors.
-    """
-
-    frame: pd.DataFrame
-    rows: pd.DataFrame
-    teacher: Any
-    students: Sequence[Any]
-
-    def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
-        """Draw error against α; without `ax`, on a new figure of pyplot."""
-        return overlay(ax, self._drawn(), "alpha", ERROR, style)
-
-    def save(self, path: str | Path) -> None:
-        """Draw to a file; its ending is the format: pdf, png or svg."""
-        LearningCurve(self._drawn()).save(path)
-
-    def _drawn(self) -> pd.DataFrame:
-        low, high = float(self.frame["alpha"].min()), float(self.frame["alpha"].max())
-        if low == high:
-            return self.rows
-        ends = f"{low!r}:{high!r}" + ":log" * (high > 100 * low)
-        lines = [
-            learning_curve(self.teacher, one, ends, branch="amp" if one.branches else "optimal")
-            for one in self.students
-        ]
-        runs = self.rows[self.rows["source"] != "theory"]
-        return pd.concat([*(one.frame for one in lines), runs])
-
-    def __repr__(self) -> str:
-        shown = self.frame.drop(columns=["dimension", "uncertainty"])
-        return shown.to_string(index=False, float_format="{:.4g}".format, na_rep="")
-
-    def _repr_html_(self) -> str:
-        return self.frame.to_html(index=False, border=0, float_format="{:.4g}".format)
-
-
-def compare(
-    teacher: Any,
-    estimators: Any = None,
-    *,
-    alpha: Any = (1.0, 2.0, 4.0),
-    dimension: int = 200,
-    runs: int = 10,
-    seed: int = 0,
-    progress: Callable[[str], None] = lambda text: None,
-) -> Comparison:
-    """The error of each estimator on drawn data beside its theory.
-
-    Parameters
-    ----------
-    teacher : Teacher or another population
-    estimators : Estimator, its name, or a list of them
-        By default each that is registered. Message passing stands beside the branch it reaches.
-    alpha : float or array_like
-        n/d.
-    dimension : int
-    runs : int
-        Data sets at each α, the same for every estimator.
-    seed : int
-        With teacher, α and dimension it tells the data, whatever else is compared.
-    progress : callable, optional
-        Is told what is being done.
-
-    Returns
-    -------
-    Comparison
-
-    Examples
-    --------
-    >>> import polyceptron as pc
-    >>> found = compare(pc.Teacher(3), "square", alpha=[2, 1], dimension=50, runs=4)
-    >>> found.frame["alpha"].tolist(), bool(found.frame["z"].abs().max() < 5)
-    ([1.0, 2.0], True)
-    """
-    given = estimators if isinstance(estimators, list | tuple) else [estimators]
-    students = plain_estimators() if estimators is None else [as_estimator(one) for one in given]
-    if not students:
-        raise InvalidInput("at least one estimator is needed, for example 'bayes'")
-    runs, dimension = check_size(runs, "runs"), check_size(dimension, "dimension")
-    check_population(teacher)
-    summary: list[Row] = []
-    rows: list[Row] = []
-    for a in sorted(set(check_alphas(alpha))):
-        seeds = instance_seeds(seed, teacher.columns, a, dimension, runs)
-        for student in students:
-            progress(f"{student.name} at α = {a:g}")
-            (theory,) = student.rows(teacher, [a], branch="amp" if student.branches else "optimal")
-            if student.columns.get("ridge") == "optimal":
-                student = student.with_ridge(theory["ridge"])
-            found = [row for one in seeds for row in student.simulate(teacher, a, dimension, one)]
-            summary.append(_line(theory, found))
-            rows += [theory, *found]
-    return Comparison(pd.DataFrame(summary), frame(rows), teacher, students)
-
-
-def _line(theory: Row, found: list[Row]) -> Row:
-    mean = Average.of(row.get(ERROR) for row in found)
-    expected, unsure = theory.get(ERROR), theory.get("uncertainty")
-    worse = [row["status"] for row in (theory, *found) if row.get("status", Status.OK) != Status.OK]
-    z = deviation(mean.mean, mean.standard_error, expected, unsure, count=mean.count)
-    return {
-        **{name: theory.get(name) for name in ("estimator", "ridge", "alpha")},
-        "dimension": found[0].get("dimension"), "runs": mean.count, "error": mean.mean,
-        "standard_error": mean.standard_error, "theory": expected, "uncertainty": unsure, "z": z,
-        "status": str(worse[0]) if worse else str(Status.OK),
-    }  # fmt: skip

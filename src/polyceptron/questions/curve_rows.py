@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.errors import InvalidInput
-from polyceptron.problem import AnyTeacher, Estimator, as_estimator
 from polyceptron.checks import check_alpha, check_alphas
+from polyceptron.errors import InvalidInput
+from polyceptron.numerics import Array
+from polyceptron.problem import AnyTeacher
 from polyceptron.problem.law import Law
 from polyceptron.problem.populations import check_population
-from polyceptron.numerics import Array
+from polyceptron.questions.calibration import fresh_scores
 from polyceptron.rows import make_row
+from polyceptron.students import Student, student_of
 from polyceptron.theory.bayes.fixed_points import fixed_points
 from polyceptron.theory.bayes.solution_curve import curve_of
 
@@ -40,30 +42,28 @@ def curve_parts(
     A best ridge is searched for in the first `searched` parts, and read off between their points.
     """
     check_population(teacher)
-    student = as_estimator(estimator)
+    student = student_of(estimator)
     for rows in student.parts(teacher, parts, branch=branch, tol=tol, searched=searched):
         yield with_scores(teacher, student, rows) if scores else rows
 
 
 def with_scores(
-    teacher: AnyTeacher, estimator: Estimator, rows: Iterable[dict[str, Any]]
+    teacher: AnyTeacher, student: Student, rows: Iterable[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """The rows with scores at their laws; none without data, or where fields have no scale."""
-    from polyceptron.questions.calibration import fresh_scores
-
     found = []
     for row in rows:
         m, q, V = (float(row.get(name, math.nan)) for name in ("m", "q", "V"))
         hard = row.get("ridge") == 0 and row.get("training_error") == 0  # a direction only
         law = Law.of_overlaps(m, q, V) if not hard and math.isfinite(q) and q > 0 else None
-        found.append(make_row(**row, **(fresh_scores(teacher, estimator, law) if law else {})))
+        found.append(make_row(**row, **(fresh_scores(teacher, student, law) if law else {})))
     return found
 
 
 ERROR = "generalisation_error"
 FIRST = 17  # points of a curve before any bend is known
 BEND, LEAST = 0.002, 1e-3  # of the picture: a bend that is seen, the shortest step across
-BESIDE, VERTICAL = 1e-4, 1e-3  # how close to a jump, relative to its α, and what looks upright
+BESIDE_A_JUMP = 1e-4  # how far points beside a jump are from it, relative to its α
 
 
 def drawn_rows(
@@ -90,11 +90,11 @@ def drawn_parts(
         raise InvalidInput(
             f"a curve goes upwards, on a logarithmic axis from above 0: {low}, {high}"
         )
-    student, rows = as_estimator(estimator), list[dict[str, Any]]()
+    student, rows = student_of(estimator), list[dict[str, Any]]()
     even = [*map(float, (np.geomspace if log else np.linspace)(low, high, min(first, most)))]
     sides = []  # of each jump, just below and just above it
     for jump in student.jumps(teacher):
-        step = max(BESIDE * jump.alpha, 2 * jump.uncertainty)
+        step = max(BESIDE_A_JUMP * jump.alpha, 2 * jump.uncertainty)
         sides += [jump.alpha - step, jump.alpha + step]
     others = [a for a in (*also, *sides) if low <= a <= high]
     size = at_a_time or most + len(others)

@@ -22,16 +22,16 @@ import pandas as pd
 from scipy.optimize import brentq
 
 from polyceptron.errors import InvalidInput
-from polyceptron.problem import ERM, BayesOptimal, Estimator, GaussianNoise, Spectrum, Teacher
-from polyceptron.problem.losses import as_loss
 from polyceptron.numerics import Array
-from polyceptron.questions.curve import curve_text
-from polyceptron.questions.measured_curve import Forecast, forecast, measure_errors
 from polyceptron.pictures.curves import curves_panel
 from polyceptron.pictures.matplotlib_figure import Axes, plot_panel
 from polyceptron.pictures.parts import Legend, Trace, numbers
-from polyceptron.rows import Row, Status, frame, make_row
+from polyceptron.problem import ERM, BayesOptimal, Estimator, GaussianNoise, Spectrum, Teacher
+from polyceptron.problem.losses import as_loss
+from polyceptron.questions.curve import curve_text
 from polyceptron.questions.curve_rows import curve_rows
+from polyceptron.questions.measured_curve import Forecast, forecast, measure_errors
+from polyceptron.rows import Row, Status, frame, make_row
 
 _RIDGES = ("C", "alpha", "ridge")  # what the squared penalty is called
 _MOST_ALIGNED, _MOST_NOISE = 4.0, 100.0

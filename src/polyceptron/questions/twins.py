@@ -22,20 +22,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from polyceptron.data.class_moments import COVARIANCES, class_moments, twin_of
-from polyceptron.fit.erm import fit_erm
-from polyceptron.fit.erm_classifier import ERMClassifier
+from polyceptron.checks import check_size
+from polyceptron.data.class_moments import class_moments
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
-from polyceptron.problem import ERM, Mixture, Teacher
-from polyceptron.checks import check_size
-from polyceptron.problem.specs import as_erm
-from polyceptron.problem.mixture import LARGEST_FULL
+from polyceptron.fit.erm import fit_erm
+from polyceptron.fit.erm_classifier import ERMClassifier
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import from_replicates
-from polyceptron.questions.measured_curve import measure_errors
 from polyceptron.pictures import parts as pic
 from polyceptron.pictures.matplotlib_figure import Axes, plot_panel
+from polyceptron.problem import ERM, Mixture, Teacher
+from polyceptron.problem.mixture import COVARIANCES, LARGEST_FULL
+from polyceptron.problem.specs import as_erm
+from polyceptron.questions.measured_curve import measure_errors
 from polyceptron.questions.predicted import fit_model, theory_errors
 from polyceptron.rows import Status
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
@@ -280,7 +280,7 @@ def twin_report(
             for n, error in zip(found.sizes.tolist(), errors.tolist(), strict=True):
                 rows.append((model, n, error, known_to, math.nan, math.nan))
             continue
-        twin = twin_of(moments, model)
+        twin = Mixture.from_moments(moments, model)
         for n in found.sizes.tolist():
             progress(f"twins: {model}, {n} samples")
             rows.append((model, n, *_drawn(twin, spec, n, d, draws, random_state)))

@@ -26,18 +26,20 @@ from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 from scipy.stats import norm
 
-from polyceptron.fit.overlaps import overlaps
 from polyceptron.display import steps
+from polyceptron.fit.overlaps import overlaps
 from polyceptron.lab.data_runs import trace_rows
+from polyceptron.numerics import Array
 from polyceptron.problem import ERM, AnyTeacher, BayesOptimal, Perceptron, Teacher, make_estimator
 from polyceptron.problem.populations import Mixture
-from polyceptron.numerics import Array
 from polyceptron.questions.asymptotics import asymptotics
+from polyceptron.questions.ridge import optimal_ridge
+from polyceptron.students import student_of
 from polyceptron.theory.bayes.channel_table import channel_table
 from polyceptron.theory.bayes.fixed_points import FixedPoint, fixed_points
 from polyceptron.theory.bayes.transitions import transitions
 from polyceptron.theory.erm.equations import ErmFixedPoint
-from polyceptron.theory.erm.fixed_point import erm_fixed_point, optimal_ridge
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.separability import separability
 
 
@@ -183,7 +185,7 @@ def unequal_values(full: bool) -> Iterator[Check]:
     """Mixtures and shares: class means, and labels of chance with an intercept."""
     for g, s, alpha in ((1.3, 0.8, 2.5), (2.0, 1.0, 0.5)):
         even: Any = Mixture((0.5, 0.5), gram=g * np.eye(2), variances=s)
-        (row,) = BayesOptimal().rows(even, [alpha])
+        (row,) = student_of(BayesOptimal()).rows(even, [alpha])
         # w = y₁ − y₂, the difference of the class means: m = ±g, Var ω = s(2g + 4s/α).
         means = float(ndtr(-g / math.sqrt(s * (2 * g + 4 * s / alpha))))
         name = f"Bayes error of a balanced mixture, g = {g:g}, α = {alpha:g}"

@@ -31,12 +31,12 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
-from polyceptron.errors import InvalidInput
-from polyceptron.problem.channels import Channel, as_channel
 from polyceptron.checks import as_numbers, check_classes
+from polyceptron.errors import InvalidInput
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.orthant import corner_cdf
 from polyceptron.numerics.special import ChebyshevProxy, chebyshev_proxy
+from polyceptron.problem.channels import Channel, as_channel
 
 _ALIGNED = 1e14  # τ that stands for ρ = 1
 _SLOPE_STEP = 1e-4  # of ln τ

@@ -19,12 +19,12 @@ from typing import Any, cast
 import numpy as np
 
 from polyceptron.problem.channels import Channel
-from polyceptron.problem.spectrum import Spectrum
 from polyceptron.problem.law import Hats, Law
 from polyceptron.problem.losses import Loss
 from polyceptron.problem.penalties import Penalty, Ridge
 from polyceptron.problem.populations import AnyTeacher
 from polyceptron.problem.priors import Row
+from polyceptron.problem.spectrum import Spectrum
 from polyceptron.sides.fields.integrand import FEW, Averages, Averaging, FieldsStudent, Rule
 from polyceptron.sides.fields.points import Points
 from polyceptron.sides.fields.sums import Sums

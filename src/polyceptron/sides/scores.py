@@ -28,11 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from polyceptron.problem.channels import Channel
-from polyceptron.problem.channels.correlated import label_chances
 from polyceptron.checks import class_gaps, difference_basis
-from polyceptron.problem.specs import Probabilities
-from polyceptron.problem.population import numbers_text
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import (
     N_REPLICATES,
@@ -42,6 +38,10 @@ from polyceptron.numerics.estimate import (
 )
 from polyceptron.numerics.orthant import orthant_chance
 from polyceptron.numerics.panels import Line, panel_nodes, rarest_first, truncated_nodes
+from polyceptron.problem.channels import Channel
+from polyceptron.problem.channels.correlated import label_chances
+from polyceptron.problem.population import numbers_text
+from polyceptron.problem.specs import Probabilities
 
 _SEED = 23
 _ORDERS, _QUICK, _EASY = (8, 12), (5, 7), 1e-7  # nodes of a panel; what few of three classes leave

@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from polyceptron.checks import check_alpha, difference_basis
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.checks import check_alpha, difference_basis
-from polyceptron.problem.specs import as_erm
+from polyceptron.numerics import AnyArray
+from polyceptron.numerics.estimate import from_replicates
 from polyceptron.problem.law import Hats, Law
 from polyceptron.problem.losses import check_symmetric
 from polyceptron.problem.populations import AnyTeacher, check_population, check_teacher
-from polyceptron.numerics import AnyArray
-from polyceptron.numerics.estimate import from_replicates
-from polyceptron.theory.bayes.solution_curve import SolutionCurve, curve_of
+from polyceptron.problem.specs import as_erm
 from polyceptron.sides.generalisation import error_on_labels
-from polyceptron.theory.erm.unequal_classes import population_rounds
-from polyceptron.theory.separability import loss_at_ridge
 from polyceptron.sides.scalar import WeightsSide, erm_sides
 from polyceptron.sides.weights.side import effort
+from polyceptron.theory.bayes.solution_curve import SolutionCurve, curve_of
+from polyceptron.theory.erm.unequal_classes import population_rounds
+from polyceptron.theory.separability import loss_at_ridge
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,23 +18,23 @@ from typing import Any
 
 import numpy as np
 
+from polyceptron.checks import as_numbers, difference_basis
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.checks import as_numbers, difference_basis
-from polyceptron.problem.specs import as_erm
-from polyceptron.problem.law import Law
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import panel_rule
-from polyceptron.theory.erm.equations import ErmFixedPoint
-from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.problem.law import Law
+from polyceptron.problem.specs import as_erm
 from polyceptron.sides.fields.integrand import PanelsThree, PanelsTwo, field_scales, ordered_density
 from polyceptron.sides.fields.points import boundary_points
 from polyceptron.sides.generalisation import margin_density, margin_exceeds
 from polyceptron.sides.matrix.loop import unpack
-from polyceptron.theory.matrix_margins import matrix_margins, shared
-from polyceptron.theory.erm.unequal_classes import PopulationPoint, matrix_problem
-from polyceptron.theory.separability import loss_at_ridge
 from polyceptron.sides.scalar import Problem, erm_sides
+from polyceptron.theory.erm.equations import ErmFixedPoint
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.theory.erm.unequal_classes import PopulationPoint, matrix_problem
+from polyceptron.theory.matrix_margins import matrix_margins, shared
+from polyceptron.theory.separability import loss_at_ridge
 
 _AT_ATOM = 1e-9  # a margin as close as this to an atom is on it
 

@@ -11,9 +11,9 @@ shared between the two nearest margins of the grid.
 
 import numpy as np
 
-from polyceptron.problem.losses import SquareLoss
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import panel_rule
+from polyceptron.problem.losses import SquareLoss
 from polyceptron.sides.matrix.fields import FieldsOrder, MatrixFields, MatrixProblem
 from polyceptron.sides.matrix.graph import GraphFields, graph, graph_values, group_law
 from polyceptron.sides.scores import FieldsLaw, leading_nodes

@@ -30,24 +30,24 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import poisson
 
+from polyceptron.checks import check_alpha, check_tolerance
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.checks import check_alpha, check_tolerance
-from polyceptron.problem.specs import as_erm
+from polyceptron.numerics import Array
+from polyceptron.numerics.estimate import from_replicates
 from polyceptron.problem.law import Hats, Law
 from polyceptron.problem.losses import Loss
 from polyceptron.problem.populations import AnyTeacher, check_population
-from polyceptron.numerics import Array
-from polyceptron.numerics.estimate import from_replicates
+from polyceptron.problem.specs import as_erm
 from polyceptron.rows import Status
-from polyceptron.theory.erm.equations import ErmFixedPoint
-from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
 from polyceptron.sides.fields.integrand import Averages, Averaging
 from polyceptron.sides.generalisation import error_on_labels, error_slope, generalisation_error
 from polyceptron.sides.matrix.fields import FieldsOrder, MatrixProblem
-from polyceptron.theory.resampling_pairs import pair_hats, population_pair
-from polyceptron.theory.erm.unequal_classes import matrix_problem
 from polyceptron.sides.scalar import FieldsSide, Problem, erm_sides
+from polyceptron.theory.erm.equations import ErmFixedPoint
+from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
+from polyceptron.theory.erm.unequal_classes import matrix_problem
+from polyceptron.theory.resampling_pairs import pair_hats, population_pair
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -24,9 +24,9 @@ import numpy as np
 from scipy.ndimage import map_coordinates, spline_filter
 
 from polyceptron.errors import ComputationFailed
-from polyceptron.problem.channels import as_channel
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, student_quantile
+from polyceptron.problem.channels import as_channel
 from polyceptron.sides.matrix.fields import (
     FieldsOrder,
     MatrixFields,
@@ -37,8 +37,8 @@ from polyceptron.sides.matrix.fields import (
 )
 from polyceptron.sides.matrix.graph import GraphFields
 from polyceptron.sides.matrix.loop import unpack, weights_side
-from polyceptron.theory.erm.unequal_classes import PopulationPoint, fields_law, solved_point
 from polyceptron.sides.scores import FieldsLaw, TeacherFields, orthant_panels, population_scores
+from polyceptron.theory.erm.unequal_classes import PopulationPoint, fields_law, solved_point
 
 _ORDERS = {2: (8, 12), 3: (6, 8)}  # of panels
 _FAR, _CELLS = 8.5, {2: (0.1, 0.05), 3: (0.7, 0.4)}  # reach of the grid in deviations, its cells

@@ -41,22 +41,22 @@ from typing import Any
 import numpy as np
 from scipy.optimize import approx_fprime, brentq
 
+from polyceptron.checks import check_alphas, check_tolerance, difference_basis
 from polyceptron.display import steps
 from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.numerics import Array
+from polyceptron.numerics.estimate import N_REPLICATES, from_replicates
 from polyceptron.problem import ERM, AnyTeacher, Estimator, Loss, Population
-from polyceptron.checks import check_alphas, check_tolerance, difference_basis
 from polyceptron.problem.law import Law
 from polyceptron.problem.penalties import spectrum_sums
 from polyceptron.problem.populations import check_population, check_teacher
-from polyceptron.numerics import Array
-from polyceptron.numerics.estimate import N_REPLICATES, from_replicates
 from polyceptron.rows import Status, make_row
-from polyceptron.theory.erm.best_ridge import bracket
-from polyceptron.theory.erm.coarse_root import Root, newton
-from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.sides.fields.points import boundary_points
 from polyceptron.sides.generalisation import error_at_tau, error_on_labels
 from polyceptron.sides.scores import FieldsLaw, population_scores
+from polyceptron.theory.erm.best_ridge import bracket
+from polyceptron.theory.erm.coarse_root import Root, newton
+from polyceptron.theory.erm.fixed_point import erm_fixed_point, erm_rows
 
 _LEVELS = (0, 1, 3, 5)  # of the points
 _STEP = 1e-3  # of a numerical derivative in θ
@@ -215,7 +215,7 @@ def one_vs_rest_rows(
     tol, rows = check_tolerance(tol, 1e-4), []
     for alpha in steps(check_alphas(alphas)):
         if alpha == 0:  # no sample: every field is 0
-            (row,) = ERM(estimator.loss, estimator.ridge).rows(teacher, [alpha])
+            (row,) = erm_rows(teacher, ERM(estimator.loss, estimator.ridge), [alpha])
             rows.append({**row, "estimator": estimator.name})
             continue
         if teacher.n_classes == 2:
@@ -231,7 +231,7 @@ def one_vs_rest_rows(
 def _of_two(teacher: AnyTeacher, estimator: Any, alpha: float, tol: float) -> dict[str, Any]:
     """Both students are one, and their losses two."""
     ridge = estimator.ridge if isinstance(estimator.ridge, str) else 2 * estimator.ridge
-    (row,) = ERM(estimator.loss, ridge).rows(teacher, [alpha], tol=tol)
+    (row,) = erm_rows(teacher, ERM(estimator.loss, ridge), [alpha], tol)
     times = {"m": 2, "q": 4, "V": 2, "ridge": 0.5}
     times |= {"training_loss": 2, "training_loss_uncertainty": 2}
     return {**{n: v * times.get(n, 1) for n, v in row.items()}, "estimator": estimator.name}
@@ -322,6 +322,6 @@ def lda_rows(
 ) -> list[dict[str, Any]]:
     """The rows of least squares with the same ridge, without what is trained on."""
     check_teacher(teacher)
-    rows = ERM("square", estimator.ridge).rows(teacher, list(alphas), tol=tol)
+    rows = erm_rows(teacher, ERM("square", estimator.ridge), list(alphas), tol)
     kept = [{n: v for n, v in row.items() if not n.startswith("training_")} for row in rows]
     return [{**row, "estimator": estimator.name} for row in kept]

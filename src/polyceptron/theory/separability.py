@@ -44,17 +44,17 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import ndtr, ndtri
 
+from polyceptron.checks import check_tolerance, class_gaps, difference_basis
 from polyceptron.display import ShortDisplay, steps
 from polyceptron.errors import InvalidInput
+from polyceptron.numerics import Array, short_products
+from polyceptron.numerics.estimate import Estimate, from_replicates, uniform_replicates
+from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, blend_breaks, panel_rule
 from polyceptron.problem.channels import Channel
-from polyceptron.checks import check_tolerance, class_gaps, difference_basis
 from polyceptron.problem.law import Law
 from polyceptron.problem.losses import Loss
 from polyceptron.problem.losses.hinges import LabelCone
 from polyceptron.problem.populations import Population, check_population
-from polyceptron.numerics import Array, short_products
-from polyceptron.numerics.estimate import Estimate, from_replicates, uniform_replicates
-from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, blend_breaks, panel_rule
 from polyceptron.rows import Status
 from polyceptron.sides.scalar import erm_sides
 

@@ -10,8 +10,8 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.amp.posterior_mean import amp, amp_erm
-from polyceptron.problem import PRIORS
 from polyceptron.numerics.orthant import argmax_orthant
+from polyceptron.problem import PRIORS
 from polyceptron.rows import Status
 
 

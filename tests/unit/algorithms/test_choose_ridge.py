@@ -13,12 +13,12 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
-from polyceptron.fit import ridge_search as module
 from polyceptron.data.checks import check_samples
+from polyceptron.errors import InvalidInput
+from polyceptron.fit import ridge_search as module
 from polyceptron.fit.erm import fit_erm
 from polyceptron.fit.erm_classifier import ERMClassifier
 from polyceptron.fit.ridge_search import Search, choose_ridge, even_splits
-from polyceptron.errors import InvalidInput
 from polyceptron.problem import CrossEntropy, Teacher
 from polyceptron.problem.losses import as_loss
 

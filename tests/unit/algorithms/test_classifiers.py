@@ -16,10 +16,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import polyceptron as pc
-from polyceptron.fit.amp_classifier import AMPClassifier, Independent, left_out
-from polyceptron.fit.erm_classifier import ERMClassifier
 from polyceptron.data.stored_designs import open_design
 from polyceptron.errors import InvalidInput
+from polyceptron.fit.amp_classifier import AMPClassifier, Independent, left_out
+from polyceptron.fit.erm_classifier import ERMClassifier
 from polyceptron.problem import CrossEntropy, Teacher, as_channel
 
 BOTH = [ERMClassifier(), AMPClassifier(noise="gaussian:0.2")]

@@ -11,10 +11,10 @@ import pytest
 import scipy.sparse
 
 import polyceptron as pc
-from polyceptron.fit.solvers import newton
-from polyceptron.fit.erm import fit_erm
-from polyceptron.fit.solvers.objectives import sum_rounding
 from polyceptron.data.stored_designs import open_design
+from polyceptron.fit.erm import fit_erm
+from polyceptron.fit.solvers import newton
+from polyceptron.fit.solvers.objectives import sum_rounding
 from polyceptron.problem import Teacher
 from polyceptron.problem.losses import as_loss
 from polyceptron.rows import Status

@@ -11,8 +11,8 @@ from scipy.optimize import nnls
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 
-from polyceptron.fit.erm import fit_erm, fit_erm_path
 from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.fit.erm import fit_erm, fit_erm_path
 from polyceptron.problem import Teacher
 from polyceptron.rows import Status
 

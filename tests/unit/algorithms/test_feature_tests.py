@@ -11,8 +11,8 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from polyceptron.fit.erm_classifier import ERMClassifier
 from polyceptron.errors import InvalidInput
+from polyceptron.fit.erm_classifier import ERMClassifier
 from polyceptron.problem import CrossEntropy
 
 

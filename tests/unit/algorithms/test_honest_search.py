@@ -20,10 +20,10 @@ from sklearn.model_selection import (
 )
 
 import polyceptron as pc
-from polyceptron.fit.erm_classifier import ERMClassifier
-from polyceptron.fit.linear_classifier import Scaling
 from polyceptron.data.stored_designs import open_design
 from polyceptron.errors import InvalidInput
+from polyceptron.fit.erm_classifier import ERMClassifier
+from polyceptron.fit.linear_classifier import Scaling
 
 GRID = [10.0, 0.3, 0.01]
 at_an_end = pytest.mark.filterwarnings("ignore:the best ridge is the")

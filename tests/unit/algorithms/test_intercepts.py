@@ -8,8 +8,8 @@ from sklearn.datasets import load_wine
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import polyceptron as pc
-from polyceptron.fit.solvers import newton
 from polyceptron.data.stored_designs import FileDesign
+from polyceptron.fit.solvers import newton
 from polyceptron.problem import CrossEntropy
 
 

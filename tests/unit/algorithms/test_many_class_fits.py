@@ -7,9 +7,9 @@ import pytest
 from scipy.special import softmax
 from sklearn.model_selection import StratifiedKFold
 
-from polyceptron.fit.solvers import many_classes
 from polyceptron.fit.erm import fit_erm, fit_erm_path
 from polyceptron.fit.erm_classifier import ERMClassifier
+from polyceptron.fit.solvers import many_classes
 from polyceptron.problem import Teacher
 
 K = 30

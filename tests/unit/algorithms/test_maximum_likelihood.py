@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from polyceptron.students.simulate import run_erm
 
 import polyceptron as pc
+from polyceptron.data.stored_designs import open_design
 from polyceptron.fit import separation as maximum_likelihood
 from polyceptron.fit.solvers.newton import minimise
 from polyceptron.fit.solvers.objectives import SoftmaxObjective
-from polyceptron.data.stored_designs import open_design
-from polyceptron.students.simulate import run_erm
 
 
 def plain_newton(X, y, k):

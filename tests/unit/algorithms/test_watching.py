@@ -16,9 +16,10 @@ import pytest
 from watched_fits import KILLED, RUNS
 
 import polyceptron as pc
-from polyceptron.fit import amp_classifier, ridge_search as ridge_choice
 from polyceptron.data import watching
 from polyceptron.data.stored_designs import ArrayDesign
+from polyceptron.fit import amp_classifier
+from polyceptron.fit import ridge_search as ridge_choice
 from polyceptron.rows import Status
 
 

@@ -10,9 +10,9 @@ from test_cli_theory import run
 import polyceptron as pc
 from polyceptron.lab.results import summary
 from polyceptron.lab.spec import parse_spec
-from polyceptron.lab.store import Store
 from polyceptron.lab.sweep import run_sweep
 from polyceptron.lab.tasks import expand
+from polyceptron.store import Store
 
 TWO = "levels:4x0.2,0.25x0.8"
 

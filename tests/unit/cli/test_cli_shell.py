@@ -20,7 +20,7 @@ from polyceptron.cli.options import describe_teacher, print_table
 from polyceptron.errors import InvalidInput
 from polyceptron.lab.spec import parse_spec
 from polyceptron.lab.sweep import run_sweep
-from polyceptron.theory.erm.fixed_point import ridge_parts
+from polyceptron.questions.ridge import ridge_parts
 
 SWEEP = """
 [[grid]]

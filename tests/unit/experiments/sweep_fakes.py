@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.lab.tasks import CaseResult, Runner, Task, attempt, seed_of
+from polyceptron.lab.tasks import Runner, Task, attempt
 from polyceptron.rows import make_row
+from polyceptron.store import CaseResult
+from polyceptron.students.seeds import seed_of
 
 SPEC = """
 [sweep]

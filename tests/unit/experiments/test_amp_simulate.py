@@ -8,9 +8,10 @@ import pytest
 import polyceptron as pc
 from polyceptron.amp.posterior_mean import amp
 from polyceptron.lab.data_runs import amp_rows, trace_rows
-from polyceptron.students.simulate import draw_single, run_amp
-from polyceptron.lab.tasks import seed_of
 from polyceptron.rows import COLUMNS
+from polyceptron.students.bayes import run_amp
+from polyceptron.students.measuring import draw_single
+from polyceptron.students.seeds import seed_of
 
 
 def test_a_row_and_the_same_row_again() -> None:

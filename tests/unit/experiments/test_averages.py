@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyceptron.lab.results import Average, deviation
+from polyceptron.numerics.averages import Average, deviation
 
 NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40)
 

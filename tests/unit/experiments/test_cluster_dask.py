@@ -18,11 +18,11 @@ from cluster_fits import the_recipe_survives_the_loss_of_a_worker
 from forked_work import Forked, fake_sweep
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.students import simulate as _simulate# noqa: F401  forked with the workers
 from polyceptron.lab.engine import Progress
 from polyceptron.lab.spec import parse_spec
-from polyceptron.lab.store import Store
 from polyceptron.lab.sweep import run_sweep, sweep_rows
+from polyceptron.store import Store
+from polyceptron.students import simulate as _simulate  # noqa: F401  forked with the workers
 
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed")

@@ -16,9 +16,9 @@ from polyceptron.errors import InvalidInput
 from polyceptron.lab import sweep
 from polyceptron.lab.engine import LocalEngine, Progress, shown
 from polyceptron.lab.spec import load_spec, parse_spec
-from polyceptron.lab.store import Store
 from polyceptron.lab.sweep import run_sweep, sweep_rows
 from polyceptron.lab.tasks import Task, attempt, expand, failure
+from polyceptron.store import Store
 
 
 def stored(path: Path) -> list[dict[str, Any]]:

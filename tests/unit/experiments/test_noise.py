@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from polyceptron.students.simulate import run_erm
 from sweep_fakes import InstantEngine
 from typer.testing import CliRunner
 
@@ -14,18 +15,14 @@ import polyceptron as pc
 from polyceptron.cli import app
 from polyceptron.lab import sweep
 from polyceptron.lab.results import summary
-from polyceptron.students.simulate import (
-    counted_errors,
-    draw_single,
-    exact_errors,
-    run_amp,
-    run_erm,
-)
 from polyceptron.lab.spec import parse_spec
-from polyceptron.lab.store import Store
 from polyceptron.lab.sweep import run_sweep
-from polyceptron.lab.tasks import expand, seed_of, seed_path
+from polyceptron.lab.tasks import expand
 from polyceptron.problem import CHANNELS, as_channel, make_teacher
+from polyceptron.store import Store
+from polyceptron.students.bayes import run_amp
+from polyceptron.students.measuring import counted_errors, draw_single, exact_errors
+from polyceptron.students.seeds import seed_of, seed_path
 
 NOISES = ("gaussian:0.25", "softmax:2", "flips:0.1")
 

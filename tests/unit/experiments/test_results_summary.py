@@ -19,9 +19,9 @@ from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
 from polyceptron.lab.results import failures, summary, write_parquet
 from polyceptron.lab.spec import load_spec, parse_spec
-from polyceptron.lab.store import Store
 from polyceptron.lab.tasks import attempt, expand
 from polyceptron.rows import make_row
+from polyceptron.store import Store
 
 
 @pytest.fixture

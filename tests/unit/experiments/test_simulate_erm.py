@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from polyceptron.students.simulate import run_erm
 
 import polyceptron as pc
+from polyceptron.errors import InvalidInput
 from polyceptron.fit.erm import fit_erm
 from polyceptron.fit.overlaps import overlaps
-from polyceptron.errors import InvalidInput
-from polyceptron.students.simulate import run_erm
 from polyceptron.problem import Perceptron, Teacher
 from polyceptron.rows import COLUMNS
 

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from polyceptron.cli import app
 from polyceptron.lab.results import summary
 from polyceptron.lab.spec import load_spec
-from polyceptron.lab.store import Store, merge_stores
 from polyceptron.lab.sweep import run_sweep, sweep_rows
 from polyceptron.lab.tasks import attempt, expand
+from polyceptron.store import Store, merge_stores
 
 pytestmark = pytest.mark.usefixtures("instant")
 CHANGES = {

@@ -18,17 +18,18 @@ from hypothesis import strategies as st
 
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.lab.spec import load_spec
-from polyceptron.lab.store import (
+from polyceptron.lab.sweep import run_sweep
+from polyceptron.lab.tasks import attempt, expand
+from polyceptron.store import (
     APPLICATION_ID,
     SCHEMA_VERSION,
+    CaseResult,
     Store,
     decode_row,
     encode_row,
     locked_store,
     merge_stores,
 )
-from polyceptron.lab.sweep import run_sweep
-from polyceptron.lab.tasks import CaseResult, attempt, expand
 
 pytestmark = pytest.mark.usefixtures("instant")
 

@@ -15,9 +15,9 @@ from forked_work import Forked, fake_sweep
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.lab.engine import Progress
 from polyceptron.lab.spec import load_spec
-from polyceptron.lab.store import Store, locked_store, merge_stores
 from polyceptron.lab.sweep import run_sweep
 from polyceptron.lab.tasks import attempt, expand
+from polyceptron.store import Store, locked_store, merge_stores
 
 pytestmark = pytest.mark.usefixtures("instant")
 

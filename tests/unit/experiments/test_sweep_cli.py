@@ -17,9 +17,9 @@ from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
 from polyceptron.lab.results import summary
 from polyceptron.lab.spec import parse_spec
-from polyceptron.lab.store import Store
 from polyceptron.lab.sweep import run_sweep, sweep_rows
 from polyceptron.problem import Teacher
+from polyceptron.store import Store
 
 pytestmark = pytest.mark.usefixtures("instant")  # what `shell` starts has processes
 SPEC = """

@@ -14,8 +14,8 @@ import pytest
 import sweep_fakes as fakes
 from forked_work import Forked, assert_nothing_left, fake_sweep, others
 
-from polyceptron.lab.store import Store
 from polyceptron.lab.sweep import run_sweep
+from polyceptron.store import Store
 
 pytestmark = pytest.mark.usefixtures("instant")  # the sweeps that are killed have processes
 

@@ -11,9 +11,10 @@ import sweep_fakes as fakes
 
 from polyceptron.errors import InvalidInput
 from polyceptron.lab.spec import SweepSpec, parse_spec
-from polyceptron.lab.store import Store
 from polyceptron.lab.sweep import make_plan
-from polyceptron.lab.tasks import Task, attempt, case_cost, expand, seed_of, seed_path
+from polyceptron.lab.tasks import Task, attempt, case_cost, expand
+from polyceptron.store import Store
+from polyceptron.students.seeds import seed_of, seed_path
 
 FULL = """
 [sweep]

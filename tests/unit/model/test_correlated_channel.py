@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from polyceptron.checks import difference_basis
 from polyceptron.problem import Teacher, as_channel
 from polyceptron.problem.channels import correlated
 from polyceptron.problem.channels.correlated import label_chances
-from polyceptron.checks import difference_basis
 
 
 @pytest.mark.parametrize(

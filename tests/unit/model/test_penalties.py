@@ -12,6 +12,7 @@ from polyceptron.problem import PENALTIES, Hats, Ridge, as_penalty, make_estimat
 from polyceptron.problem.losses import as_loss
 from polyceptron.problem.penalties import ElasticNet
 from polyceptron.questions.curve_rows import curve_rows
+from polyceptron.students import student_of
 
 
 @pytest.mark.parametrize("penalty", PENALTIES.examples())
@@ -147,7 +148,7 @@ def test_a_penalty_scales_with_the_data(scale):
 
 def test_rows_of_simulated_fits_name_their_penalty():
     spec = pc.ERM("square", penalty="elastic-net:0.2:0.1")
-    rows = spec.simulate(pc.Teacher(2), 2.0, 50, 0, also=[pc.ERM("square", 0.1)])
+    rows = student_of(spec).simulate(pc.Teacher(2), 2.0, 50, 0, also=[pc.ERM("square", 0.1)])
     assert [row.get("penalty") for row in rows] == ["elastic-net:0.2:0.1", None]
     assert [row.get("ridge") for row in rows] == [None, 0.1]
     assert all(row["status"] == "ok" for row in rows)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyceptron.problem import PRIORS, Perceptron, as_prior
 from polyceptron.checks import project
+from polyceptron.problem import PRIORS, Perceptron, as_prior
 from polyceptron.problem.priors.prior import PointRow, Row
 
 EVERY = [*PRIORS.examples(), as_prior(([-2, 0, 1], [0.2, 0.4, 0.4]))]

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from polyceptron.problem.spectrum import as_spectrum
-from polyceptron.problem.penalties import spectrum_sums
 from polyceptron.numerics.special import local_gauss
+from polyceptron.problem.penalties import spectrum_sums
+from polyceptron.problem.spectrum import as_spectrum
 
 
 def test_gauss_rule_is_exact_for_polynomials_of_the_logarithm() -> None:

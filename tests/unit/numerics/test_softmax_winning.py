@@ -7,13 +7,13 @@ import pytest
 from scipy.integrate import dblquad
 from scipy.special import expit
 
-from polyceptron.problem.channels.softmax import _two_classes
 from polyceptron.numerics.gumbel import (
     integrate_utilities,
     three_softmax,
     utility_table,
     winning_label,
 )
+from polyceptron.problem.channels.softmax import _two_classes
 
 NOISES = [1e-6, 0.05, 0.7, 3.0, 40.0, 1e4]
 

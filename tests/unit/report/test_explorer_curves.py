@@ -8,6 +8,8 @@ from itertools import pairwise
 import pandas as pd
 import pytest
 
+from polyceptron.pictures.curves import curves_panel
+from polyceptron.questions.curve_rows import bends
 from polyceptron.report.explorer.page_figures import Simulated, learning_figure
 from polyceptron.report.explorer.page_tasks import (
     followed_range,
@@ -19,10 +21,8 @@ from polyceptron.report.explorer.page_tasks import (
     tasks_of,
 )
 from polyceptron.report.explorer.settings import PageSettings, make_settings
-from polyceptron.pictures.curves import curves_panel
 from polyceptron.theory.bayes.fixed_points import fixed_points
 from polyceptron.theory.bayes.transitions import transitions
-from polyceptron.questions.curve_rows import bends
 from polyceptron.theory.separability import separability
 
 

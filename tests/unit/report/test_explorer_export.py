@@ -14,6 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import polyceptron as pc
+from polyceptron.questions.curve_rows import drawn_parts
 from polyceptron.report.explorer.page_content import caption, page_html, python_lines, to_csv
 from polyceptron.report.explorer.page_figures import (
     BAND,
@@ -35,7 +36,6 @@ from polyceptron.report.explorer.settings import (
     make_settings,
     to_query,
 )
-from polyceptron.questions.curve_rows import drawn_parts
 
 
 def answers(page: PageSettings) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Any]]:

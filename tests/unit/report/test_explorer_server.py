@@ -19,7 +19,8 @@ from polyceptron.cli import app as shell
 from polyceptron.cli.report_commands import address_of, listen, require_dash
 from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer.layout import shown_values
-from polyceptron.report.explorer.server import CALLBACK, make_app
+from polyceptron.report.explorer.request_guard import CALLBACK
+from polyceptron.report.explorer.server import make_app
 from polyceptron.report.explorer.settings import NAMES, SETTINGS, Choice, PageSettings
 from polyceptron.report.explorer.work_queue import Job, Sessions
 

@@ -12,6 +12,7 @@ from polyceptron.problem import Teacher, make_estimator
 from polyceptron.report.figures.figure_spec import PROFILES
 from polyceptron.report.figures.making import ALLOWANCE, FIGURES, _chance, agreement, verdict
 from polyceptron.rows import tidy
+from polyceptron.students import student_of
 
 ALPHAS = np.linspace(1.5, 6, 40)
 
@@ -117,7 +118,7 @@ def test_the_record_is_of_this_program() -> None:
         if asked.get("alpha") == 1.0:
             rows += one.function(**asked)
             student = make_estimator(asked["estimator"], asked["ridges"][0])
-            rows += student.rows(Teacher(3), [asked["alpha"]])
+            rows += student_of(student).rows(Teacher(3), [asked["alpha"]])
     again = agreement({"fig4b": tidy(rows)})
     place = ["figure", "quantity", "estimator", "ridge", "alpha"]
     both = again.merge(table, on=place, suffixes=("", "_recorded"))

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
+from polyceptron.pictures.parts import SHEET
 from polyceptron.report.figures.figure_spec import (
     PROFILES,
     Computation,
@@ -28,7 +29,6 @@ from polyceptron.report.figures.making import (
     make_figures,
     make_folder,
 )
-from polyceptron.pictures.parts import SHEET
 
 TINY = Profile("tiny", trace_dimension=100, amp_runs=2, symbols=4, line_points=12)
 NAMES = [

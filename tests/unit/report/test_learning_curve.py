@@ -12,8 +12,8 @@ import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.lab.spec import parse_spec
 from polyceptron.lab.sweep import run_sweep
-from polyceptron.questions.curve import LearningCurve
 from polyceptron.pictures.parts import SHEET
+from polyceptron.questions.curve import LearningCurve
 from polyceptron.rows import COLUMNS
 
 SWEEP = """

@@ -14,10 +14,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from polyceptron.errors import InvalidInput
 from polyceptron.fit.amp_classifier import AMPClassifier
 from polyceptron.fit.erm import fit_erm
 from polyceptron.fit.erm_classifier import ERMClassifier
-from polyceptron.errors import InvalidInput
 from polyceptron.problem import ERM, BayesOptimal, Teacher
 from polyceptron.questions.measured_curve import forecast, measure_errors
 from polyceptron.questions.predicted import matching_theory, predicted_curve

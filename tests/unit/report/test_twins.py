@@ -13,11 +13,11 @@ from sklearn.model_selection import train_test_split
 
 import polyceptron as pc
 from polyceptron.data.class_moments import class_moments
+from polyceptron.questions.twins import projected
 from polyceptron.report.figures import mixture_figures
 from polyceptron.report.figures.making import agreement
-from polyceptron.questions.twins import projected
-from polyceptron.sides.matrix.linear_loss import linear_law
 from polyceptron.sides.matrix.fields import MatrixFields
+from polyceptron.sides.matrix.linear_loss import linear_law
 from polyceptron.sides.matrix.loop import Anderson, MatrixHats, pack, weights_side
 from polyceptron.theory.erm.unequal_classes import matrix_problem
 
@@ -82,7 +82,7 @@ def test_equations_are_exact_for_many_copies_of_the_features(twins, k, loss, rid
     twin, m, n = twins[k], 8, 100
     d, roots = twin.means.shape[1], np.linalg.cholesky(twin.covariances)
     student = pc.ERM(loss, ridge, intercept=True)
-    theory = twin.theory(student, n)
+    theory = pc.twin_point(twin, student, n)
     assert (theory.way, theory.status) == ("equations", "ok")
     rng, errors = np.random.default_rng(5), []
     for _ in range(6):
@@ -94,7 +94,7 @@ def test_equations_are_exact_for_many_copies_of_the_features(twins, k, loss, rid
         errors.append(np.mean(fields.argmax(1) != y[n * m :]))
     spread = math.hypot(np.std(errors, ddof=1) / math.sqrt(6), theory.uncertainty / 3)
     assert abs(np.mean(errors) - theory.generalisation_error) < 3.5 * spread
-    alone = twin.theory(student, n, way="draws", draws=5)
+    alone = pc.twin_point(twin, student, n, way="draws", draws=5)
     assert alone.words == "5 fits to drawn samples"
     assert alone.generalisation_error == pytest.approx(theory.generalisation_error, rel=0.35)
 
@@ -104,7 +104,7 @@ def test_covariances_in_full_have_known_limits():
     d, rng = 40, np.random.default_rng(3)
     mean = np.ones(d) / math.sqrt(d)
     clusters = pc.Mixture((0.5, 0.5), means=[mean, -mean], covariances=[0.5 * np.eye(d)] * 2)
-    clusters = clusters.theory(pc.ERM("cross-entropy", 0.02), 3 * d)
+    clusters = pc.twin_point(clusters, pc.ERM("cross-entropy", 0.02), 3 * d)
     assert clusters.generalisation_error == pytest.approx(0.1310234, abs=5e-8)
     means, turn = rng.standard_normal((2, d)) / 6, np.linalg.qr(rng.standard_normal((d, d)))[0]
     s = rng.uniform(0.2, 2.0, (2, d))
@@ -122,7 +122,7 @@ def test_covariances_in_full_have_known_limits():
     )
     np.testing.assert_allclose(found.V[:, 0, 0], (s * S).mean(1))
     np.testing.assert_allclose(found.Q[:, 0, 0], s @ (S**2 * inner))
-    assert full.theory(student, 2 * d).status == "ok"
+    assert pc.twin_point(full, student, 2 * d).status == "ok"
 
 
 def test_the_figure_has_no_line_that_its_symbols_are_judged_by(monkeypatch):
@@ -142,10 +142,10 @@ def test_isotropic_covariances_in_full_are_those_of_variances(digits):
     plain = pc.Mixture.from_data(X, y, "isotropic")
     s, d = np.array(plain.levels[0][1:-1]), X.shape[1]
     full = pc.Mixture(plain.shares, means=plain.means, covariances=s[:, None, None] * np.eye(d))
-    one, other = (mixture.theory("square", 90) for mixture in (plain, full))
+    one, other = (pc.twin_point(mixture, "square", 90) for mixture in (plain, full))
     assert one.generalisation_error == pytest.approx(other.generalisation_error, abs=2e-6)
     # All directions are a rotation, and with it the ridge stays.
-    turned = plain.theory("square", 90, directions=d)
+    turned = pc.twin_point(plain, "square", 90, directions=d)
     assert turned.generalisation_error == pytest.approx(one.generalisation_error, abs=2e-6)
 
 
@@ -156,7 +156,7 @@ def test_least_squares_without_a_ridge_has_a_fixed_point(digits, ridge):
     twin = pc.Mixture.from_data(X, y)
     for n in (24, 48, 96):
         student = pc.ERM("square", ridge, intercept=True, class_weight="balanced")
-        assert twin.theory(student, n).status == "ok"
+        assert pc.twin_point(twin, student, n).status == "ok"
         problem = matrix_problem(twin, student, n / X.shape[1])
         law = linear_law(problem)
         points = MatrixFields.drawn(problem, 5, 1)(law)
@@ -172,7 +172,7 @@ def test_least_squares_peaks_where_samples_are_as_many_as_features():
     X = (X - X.mean(0)) / X.std(0)
     twin, ridge, sizes = pc.Mixture.from_data(X, y), 1e-6, (32, 64, 128)
     student = pc.ERM("square", ridge, intercept=True)
-    points = [twin.theory(student, n) for n in sizes]
+    points = [pc.twin_point(twin, student, n) for n in sizes]
     assert {(point.way, point.status) for point in points} == {("equations", "ok")}
     theory = np.array([point.generalisation_error for point in points])
     measured = np.zeros(3)
@@ -206,10 +206,10 @@ def test_report_names_the_nearest_model_and_its_limits():
         (lambda X, y: pc.Mixture.from_data(X, y, shrink=2), "from 0 to 1"),
         (lambda X, y: pc.Mixture.from_data(X[:4], [0, 0, 0, 1]), "at least 2 samples"),
         (
-            lambda X, y: pc.Mixture((0.5, 0.5), separation=1).theory("square", 5),
+            lambda X, y: pc.twin_point(pc.Mixture((0.5, 0.5), separation=1), "square", 5),
             "needs a dimension",
         ),
-        (lambda X, y: pc.Mixture.from_data(X, y).theory("square", 9, way="any"), "way is"),
+        (lambda X, y: pc.twin_point(pc.Mixture.from_data(X, y), "square", 9, way="any"), "way is"),
         (lambda X, y: pc.Mixture.from_data(X, y).theory("square", 9, directions=99), "directions"),
         (lambda X, y: pc.twin_report(X, y, models=["fitted"]), "models are"),
     ],

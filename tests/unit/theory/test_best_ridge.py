@@ -8,6 +8,7 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.numerics.special import boundary_density
+from polyceptron.students import student_of
 from polyceptron.theory.erm.fixed_point import erm_parts
 
 
@@ -59,6 +60,6 @@ def test_clusters_may_want_more_ridge_for_ever():
     even = pc.Mixture((0.5, 0.5), separation=2.0)
     for alpha in (0.5, 3.0):
         point = pc.erm_fixed_point(even, pc.ERM("cross-entropy", "optimal"), alpha)
-        (least,) = pc.BayesOptimal().rows(even, [alpha])
+        (least,) = student_of(pc.BayesOptimal()).rows(even, [alpha])
         assert point.ridge >= 1e3
         assert abs(point.generalisation_error - least["generalisation_error"]) < 5e-7

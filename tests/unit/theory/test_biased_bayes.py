@@ -11,8 +11,9 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import polyceptron as pc
-from polyceptron.problem.channels.correlated import label_chances
 from polyceptron.checks import difference_basis
+from polyceptron.problem.channels.correlated import label_chances
+from polyceptron.students import student_of
 from polyceptron.theory.bayes.biased import biased_bayes
 
 SHARES = (0.6, 0.3, 0.1)
@@ -51,7 +52,7 @@ def test_two_classes_by_another_quadrature():
         return hat / (1 + hat) - Q
 
     Q = brentq(excess, 1e-3, 0.99, xtol=1e-13)
-    (row,) = pc.BayesOptimal().rows(teacher, [alpha])
+    (row,) = student_of(pc.BayesOptimal()).rows(teacher, [alpha])
     assert row["q"] == pytest.approx(Q, abs=1e-9)
     least = mean(lambda u: ndtr(-abs(u)), Q)
     assert abs(row["generalisation_error"] - least) < row["uncertainty"] + 1e-10
@@ -79,4 +80,4 @@ def test_what_has_no_theory_is_said():
         pc.Teacher(4, gram=np.diag([2.0, 1, 1, 1])),
     ):
         with pytest.raises(pc.InvalidInput, match="two or three classes with Gaussian weights"):
-            pc.BayesOptimal().rows(teacher, [1.0])
+            student_of(pc.BayesOptimal()).rows(teacher, [1.0])

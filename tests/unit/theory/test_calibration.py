@@ -10,8 +10,9 @@ import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.problem import Law
 from polyceptron.problem.channels import as_channel
-from polyceptron.questions.calibration import fresh_fields, fresh_scores
+from polyceptron.questions.calibration import fresh_scores
 from polyceptron.questions.curve_rows import curve_rows
+from polyceptron.sides.fresh_scores import fresh_fields
 
 LAW = Law.of_overlaps(0.8, 1.5, 0.7)
 

@@ -13,11 +13,12 @@ from polyceptron.errors import InvalidInput
 from polyceptron.lab.spec import parse_spec
 from polyceptron.problem import ESTIMATORS, as_loss, make_estimator
 from polyceptron.problem.law import Law
+from polyceptron.students import student_of
 from polyceptron.theory.rule_rows import BinaryStudents, RidgePath
 
 
 def row(name: str, population: object, alpha: float, ridge: float | None = None) -> dict:
-    (found,) = make_estimator(name, ridge).rows(population, [alpha], tol=5e-4)
+    (found,) = student_of(make_estimator(name, ridge)).rows(population, [alpha], tol=5e-4)
     return found
 
 
@@ -39,7 +40,9 @@ def test_two_classes_against_each_other_are_one_fit(noise: str, loss: str) -> No
     for name in ("generalisation_error", "training_error", "training_loss"):
         times = 2 if name == "training_loss" else 1  # two students have the loss twice
         assert found[name] == pytest.approx(times * getattr(plain, name), abs=2e-6)
-    (drawn,) = make_estimator(f"one-vs-rest[{loss}]", 0.1).simulate(teacher, 3.0, 300, 1)
+    (drawn,) = student_of(make_estimator(f"one-vs-rest[{loss}]", 0.1)).simulate(
+        teacher, 3.0, 300, 1
+    )
     assert found["q"] == pytest.approx(drawn["q"], rel=0.2)  # of the same scale
 
 
@@ -101,8 +104,8 @@ def test_drawn_data_agree(name: str, ridge: float | None) -> None:
         pc.Teacher(3, features="levels:0.5x0.5,1.5x0.5"),
         make_estimator(name, ridge),
     )
-    runs = [estimator.simulate(teacher, 2.0, 150, seed)[0] for seed in range(5)]
-    theory = estimator.rows(teacher, [2.0], tol=5e-4)[0]
+    runs = [student_of(estimator).simulate(teacher, 2.0, 150, seed)[0] for seed in range(5)]
+    theory = student_of(estimator).rows(teacher, [2.0], tol=5e-4)[0]
     scores = (lambda r: r["generalisation_error"], lambda r: r["m"] / math.sqrt(r["q"]))
     for score in scores:  # each rule has a scale of its own
         values = np.array([score(run) for run in runs])
@@ -114,7 +117,7 @@ def test_class_means_of_a_balanced_mixture_are_bayes_optimal() -> None:
     for k in (2, 3):
         mixture = pc.Mixture([1 / k] * k, separation=2.0, variances=0.7)
         found = row("class-means", mixture, 1.5)["generalisation_error"]
-        best = pc.BayesOptimal().rows(mixture, [1.5])[0]["generalisation_error"]
+        best = student_of(pc.BayesOptimal()).rows(mixture, [1.5])[0]["generalisation_error"]
         assert found == pytest.approx(best, abs=1e-7)
 
 
@@ -160,7 +163,7 @@ def test_the_average_of_the_posterior_answers_as_the_posterior_does(noise: str) 
     assert (vote.argsort(1) == omega.argsort(1)).all()
     average, best = row("average", teacher, 2.0), row("bayes", teacher, 2.0)
     assert average == {**best, "estimator": "average"}
-    own = ESTIMATORS.read("average").probabilities(teacher, Law.bayes(0.3))
+    own = student_of("average").probabilities(teacher, Law.bayes(0.3))
     if noise == "none":
         assert own is None  # it would be sure of all
     else:
@@ -174,7 +177,7 @@ def test_the_average_of_the_posterior_answers_as_the_posterior_does(noise: str) 
 
 def test_the_average_of_the_posterior_on_drawn_data() -> None:
     average, best = ESTIMATORS.read("average"), ESTIMATORS.read("bayes")
-    rows = average.simulate(pc.Teacher(3, noise="flips:0.1"), 2.0, 60, 1, also=[best])
+    rows = student_of(average).simulate(pc.Teacher(3, noise="flips:0.1"), 2.0, 60, 1, also=[best])
     assert [one["estimator"] for one in rows] == ["average", "bayes"]
     assert rows[0] == {**rows[1], "estimator": "average"}
     with pytest.raises(InvalidInput, match="alike"):

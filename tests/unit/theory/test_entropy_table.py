@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from argmax_entropy import CLASSES, direct
-from polyceptron.problem import BayesOptimal, Teacher
 from polyceptron.numerics.special import boundary_density, mean_of_maximum
-from polyceptron.theory.bayes.channel_table import argmax_table, channel_table
+from polyceptron.problem import BayesOptimal, Teacher
 from polyceptron.questions.curve_rows import curve_rows
 from polyceptron.sides.fields.information import few_moments
+from polyceptron.theory.bayes.channel_table import argmax_table, channel_table
 
 MANY = (4, 6, 10, 33, 100, 500, 1000)
 

@@ -10,15 +10,16 @@ from scipy.integrate import quad
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
+from polyceptron.numerics.special import boundary_density, mean_of_maximum
 from polyceptron.problem import CrossEntropy, Loss, SquareLoss
 from polyceptron.problem.losses.coordinates import Coordinates
-from polyceptron.numerics.special import boundary_density, mean_of_maximum
-from polyceptron.rows import Status
 from polyceptron.questions.curve_rows import curve_rows
-from polyceptron.theory.erm.fixed_point import erm_fixed_point, erm_rows, optimal_ridge, ridge_parts
-from polyceptron.theory.margins import margin_law
-from polyceptron.theory.erm.square_closed_form import best_square_ridge
+from polyceptron.questions.ridge import optimal_ridge, ridge_parts
+from polyceptron.rows import Status
 from polyceptron.theory.dynamics import erm_state_evolution
+from polyceptron.theory.erm.fixed_point import erm_fixed_point, erm_rows
+from polyceptron.theory.erm.square_closed_form import best_square_ridge
+from polyceptron.theory.margins import margin_law
 
 CLEAN = pc.Teacher(3).noise
 

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from polyceptron.numerics.panels import panel_rule, resolve
 from polyceptron.problem import CrossEntropy, Flips, GaussianNoise, Law, MaxMargin, SquareLoss
 from polyceptron.problem.losses.cross_entropy import ProximalCoordinates, Smoothed
-from polyceptron.numerics.panels import panel_rule, resolve
 from polyceptron.sides.fields.integrand import PanelsThree, PanelsTwo, ordered_density
 from polyceptron.sides.fields.points import Points
 

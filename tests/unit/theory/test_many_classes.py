@@ -16,16 +16,16 @@ from polyceptron.problem import (
     Teacher,
 )
 from polyceptron.problem.losses.hinges import LabelCone
+from polyceptron.sides.fields.integrand import PanelsThree
+from polyceptron.sides.fields.points import Points
+from polyceptron.sides.fields.sums import Sums, modes
+from polyceptron.sides.scalar import erm_sides
+from polyceptron.theory.dynamics import erm_state_evolution
 from polyceptron.theory.erm.coarse_root import Root, jacobian_at
 from polyceptron.theory.erm.equations import equations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.erm.refinement import _smooth_levels
-from polyceptron.sides.fields.integrand import PanelsThree
-from polyceptron.sides.fields.points import Points
-from polyceptron.sides.fields.sums import Sums, modes
-from polyceptron.theory.dynamics import erm_state_evolution
 from polyceptron.theory.separability import separable_up_to
-from polyceptron.sides.scalar import erm_sides
 
 NAMES = ("M", "Q", "C", "loss", "mass")
 CHANNELS = [GaussianNoise(), GaussianNoise(0.4), Flips(0.15), SoftmaxNoise(1.5)]

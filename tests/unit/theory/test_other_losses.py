@@ -17,9 +17,9 @@ from polyceptron.amp.posterior_mean import amp_erm
 from polyceptron.errors import InvalidInput
 from polyceptron.problem import as_channel, as_loss
 from polyceptron.problem.law import Law
-from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.sides.fields.integrand import FEW
 from polyceptron.sides.fields.points import Points
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 KINKED = ["hinge", "weston-watkins", "squared-hinge"]
 OTHERS = [*KINKED, "smoothed:0.2"]

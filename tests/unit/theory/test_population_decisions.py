@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from polyceptron.students.simulate import run_erm
 
 import polyceptron as pc
-from polyceptron.students.simulate import run_erm, weights_law
-from polyceptron.problem import ERM, Teacher
 from polyceptron.checks import difference_basis
+from polyceptron.problem import ERM, Teacher
 from polyceptron.problem.populations import Mixture
-from polyceptron.questions.best_rules import best_class_weight, best_shift
 from polyceptron.sides.scores import population_scores
+from polyceptron.students.measuring import weights_law
+from polyceptron.theory.best_rules import best_class_weight, best_shift
 
 RARE = Mixture((0.9, 0.1), separation=2.0)
 

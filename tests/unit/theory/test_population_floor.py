@@ -8,16 +8,17 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import ndtr, owens_t
 
 import polyceptron as pc
-from polyceptron.problem import BayesOptimal, Teacher, as_channel
 from polyceptron.checks import difference_basis
+from polyceptron.problem import BayesOptimal, Teacher, as_channel
 from polyceptron.problem.populations import Mixture
-from polyceptron.sides.generalisation import error_floor
 from polyceptron.questions import best_rules
-from polyceptron.questions.best_rules import linear_floor, population_floor
+from polyceptron.sides.generalisation import error_floor
+from polyceptron.students import student_of
+from polyceptron.theory.best_rules import linear_floor, population_floor
 
 
 def bayes_row(mixture, alpha):
-    return BayesOptimal().rows(mixture, [alpha])[0]
+    return student_of(BayesOptimal()).rows(mixture, [alpha])[0]
 
 
 def test_two_gaussian_classes_have_the_textbook_error():

@@ -8,12 +8,12 @@ from scipy.integrate import quad
 from scipy.special import log_softmax, ndtr, softmax
 from scipy.stats import multivariate_normal, norm
 
-from polyceptron.problem import as_channel
 from polyceptron.checks import difference_basis
 from polyceptron.numerics.estimate import uniform_replicates
 from polyceptron.numerics.orthant import orthant_chance
 from polyceptron.numerics.panels import panel_nodes, truncated_nodes
-from polyceptron.questions.calibration import Fresh, binned
+from polyceptron.problem import as_channel
+from polyceptron.sides.fresh_scores import Fresh, binned
 from polyceptron.sides.generalisation import error_on_labels
 from polyceptron.sides.scores import FieldsLaw, TeacherFields, leading_nodes, population_scores
 

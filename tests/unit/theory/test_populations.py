@@ -9,11 +9,11 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import polyceptron as pc
-from polyceptron.problem import as_loss, make_population
 from polyceptron.checks import difference_basis
-from polyceptron.theory import separability
+from polyceptron.problem import as_loss, make_population
 from polyceptron.sides.matrix import graph as matrix_graph
 from polyceptron.sides.matrix.fields import matrix_pull, matrix_stiffness
+from polyceptron.theory import separability
 
 CE = pc.ERM("cross-entropy", 0.1, intercept=True)
 

@@ -8,12 +8,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from polyceptron.problem import Teacher, as_prior, finite_prior
 from polyceptron.numerics.estimate import from_replicates
-from polyceptron.theory.bayes.channel_table import channel_table
-from polyceptron.theory.bayes.fixed_points import fixed_points
-from polyceptron.theory.bayes.solution_curve import curve_of
-from polyceptron.theory.bayes.transitions import transitions
+from polyceptron.problem import Teacher, as_prior, finite_prior
 from polyceptron.sides.weights.point_rows import point_variance
 from polyceptron.sides.weights.row_sums import finite_row_variance
 from polyceptron.sides.weights.side import row_entropy
@@ -26,6 +22,10 @@ from polyceptron.sides.weights.sign_table import (
     sign_table,
     table_rows,
 )
+from polyceptron.theory.bayes.channel_table import channel_table
+from polyceptron.theory.bayes.fixed_points import fixed_points
+from polyceptron.theory.bayes.solution_curve import curve_of
+from polyceptron.theory.bayes.transitions import transitions
 from sign_rows import made, nodes, row_lattice_variance
 
 SIGNS = as_prior("rademacher")

@@ -11,13 +11,13 @@ from scipy.optimize import brentq
 import polyceptron as pc
 from polyceptron.problem import Hats, Law, MaxMargin, Penalty, Ridge, Spectrum
 from polyceptron.problem.spectrum import isotropic
+from polyceptron.sides.scalar import erm_sides
+from polyceptron.sides.weights.side import PriorSide, row_rule
 from polyceptron.theory.bayes.solution_curve import curve_of
 from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.equations import RidgeEquations, equations
 from polyceptron.theory.erm.refinement import refine
 from polyceptron.theory.erm.square_closed_form import best_square_ridge, solve_square
-from polyceptron.sides.scalar import erm_sides
-from polyceptron.sides.weights.side import PriorSide, row_rule
 
 TWO = Spectrum([4.0, 0.25], [0.5, 2.0], [0.3, 0.7])
 ALMOST = Spectrum([1.0 + 1e-9, 1.0])  # two levels: the general code at what is one

@@ -11,11 +11,11 @@ from polyceptron.errors import InvalidInput
 from polyceptron.problem import ERM, as_channel
 from polyceptron.problem.law import Law
 from polyceptron.problem.losses import Loss, as_loss
-from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.sides.fields import points
 from polyceptron.sides.fields.integrand import FEW, Averages, average
 from polyceptron.sides.fields.points import Points
 from polyceptron.sides.fields.sums import Sums
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 LAWS = [  # k, noise, τ, q, V: fixed points at much and at few data
     (4, "none", 39.5, 912.0, 1.455),

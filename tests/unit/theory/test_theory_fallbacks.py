@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from polyceptron.errors import InvalidInput
-from polyceptron.problem import ERM, CrossEntropy, MaxMargin, Teacher
 from polyceptron.numerics import thread_count
+from polyceptron.problem import ERM, CrossEntropy, MaxMargin, Teacher
+from polyceptron.sides.scalar import erm_sides
+from polyceptron.theory.dynamics import state_evolution
 from polyceptron.theory.erm.best_ridge import bracket
 from polyceptron.theory.erm.coarse_root import Root, coarse_root, continuation, newton
 from polyceptron.theory.erm.equations import equations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.dynamics import state_evolution
-from polyceptron.sides.scalar import erm_sides
 
 
 def system_of(k, loss, ridge, alpha):

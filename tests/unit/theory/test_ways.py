@@ -11,13 +11,13 @@ import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.problem import CrossEntropy, Hats, Law, MaxMargin, Ridge, SquareLoss
 from polyceptron.problem.spectrum import Spectrum, isotropic
+from polyceptron.sides.scalar import erm_sides
+from polyceptron.theory.dynamics import rounds
 from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
 from polyceptron.theory.erm.refinement import refine
-from polyceptron.theory.dynamics import rounds
 from polyceptron.theory.separability import loss_at_ridge, separable_up_to
-from polyceptron.sides.scalar import erm_sides
 
 NOISES = ["none", "gaussian:0.5", "flips:0.1"]
 TWO_LEVELS = Spectrum([1.6, 0.4], [0.7, 1.2])

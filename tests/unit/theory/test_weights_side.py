@@ -10,11 +10,11 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import binom, skew
 
-from polyceptron.errors import ComputationFailed
-from polyceptron.problem import PRIORS, Perceptron, Teacher, as_prior, finite_prior
 from polyceptron.checks import project
-from polyceptron.problem.priors.prior import reduced_support
+from polyceptron.errors import ComputationFailed
 from polyceptron.numerics.estimate import from_replicates
+from polyceptron.problem import PRIORS, Perceptron, Teacher, as_prior, finite_prior
+from polyceptron.problem.priors.prior import reduced_support
 from polyceptron.sides.weights import row_sums
 from polyceptron.sides.weights.point_rows import point_error, point_variance
 from polyceptron.sides.weights.row_sums import (

@@ -26,16 +26,16 @@ from typing import Any
 
 import numpy as np
 
+from polyceptron.checks import difference_basis
 from polyceptron.data.checks import Samples, Units
+from polyceptron.display import ShortDisplay
+from polyceptron.errors import InvalidInput
 from polyceptron.fit.solvers.intercept import Intercept, size_of
 from polyceptron.fit.solvers.newton import distances, minimise
 from polyceptron.fit.solvers.objectives import EPS, Evaluation, LossObjective, Objective
-from polyceptron.display import ShortDisplay
-from polyceptron.errors import InvalidInput
-from polyceptron.checks import difference_basis
+from polyceptron.numerics import AnyArray, Array
 from polyceptron.problem.losses import Loss
 from polyceptron.problem.penalties import Penalty
-from polyceptron.numerics import AnyArray, Array
 from polyceptron.rows import Status
 
 _MEMORY = 8_000_000  # numbers of all λ of a wave held at once

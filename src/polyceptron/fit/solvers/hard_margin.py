@@ -56,16 +56,16 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import floyd_warshall
 
+from polyceptron.checks import difference_basis
 from polyceptron.data.checks import Samples
 from polyceptron.data.design import Design, weights_or_ones
+from polyceptron.errors import ComputationFailed
 from polyceptron.fit.solvers.erm_fit import ERMFit, Separation, fit_at, stopped
 from polyceptron.fit.solvers.intercept import Intercept, pulls_of, size_of
 from polyceptron.fit.solvers.newton import Minimum, directions, minimise
 from polyceptron.fit.solvers.objectives import EPS, Evaluation, HingeObjective, sum_rounding
-from polyceptron.errors import ComputationFailed
-from polyceptron.checks import difference_basis
-from polyceptron.problem.losses import Loss
 from polyceptron.numerics import Array
+from polyceptron.problem.losses import Loss
 from polyceptron.rows import Status
 
 _LARGEST = 6000  # constraints of a direct solve: 0.3 GB for the matrix

@@ -38,8 +38,8 @@ from polyceptron.fit.solvers import erm_fit, newton, objectives
 from polyceptron.fit.solvers.erm_fit import ERMFit
 from polyceptron.fit.solvers.intercept import certificate, pulls_of, size_of
 from polyceptron.fit.solvers.objectives import EPS, Evaluation, SoftmaxObjective, lengths
-from polyceptron.problem.losses import Loss
 from polyceptron.numerics import AnyArray, Array
+from polyceptron.problem.losses import Loss
 from polyceptron.rows import Status
 
 MANY = 24  # classes from which this is the quicker way

@@ -38,11 +38,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.sparse import eye_array
 
-from polyceptron.data.checks import Labels, class_coordinates
-from polyceptron.data.design import Design, Inner, weights_or_ones
 from polyceptron.checks import difference_basis
-from polyceptron.problem.losses import Loss
+from polyceptron.data.checks import Labels
+from polyceptron.data.design import Design, Inner, weights_or_ones
 from polyceptron.numerics import AnyArray, Array
+from polyceptron.problem.losses import Loss
+from polyceptron.problem.losses.loss import class_coordinates
 
 
 class Evaluation(NamedTuple):

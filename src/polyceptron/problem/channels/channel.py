@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
-from polyceptron.problem.registry import Registry
 from polyceptron.numerics import Array
 from polyceptron.numerics.orthant import (
     Orthant,
@@ -31,6 +30,7 @@ from polyceptron.numerics.orthant import (
     winning_chance,
 )
 from polyceptron.numerics.special import log_cdf_and_mills, mean_of_maximum
+from polyceptron.problem.registry import Registry
 
 Labels = NDArray[np.int64]
 SHARP = 1e-12  # variance of fields that are known

@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from polyceptron.problem.channels.channel import SHARP, Channel
 from polyceptron.checks import class_gaps, difference_basis
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import uniform_replicates
 from polyceptron.numerics.orthant import corner_cdf, hermite_rule
+from polyceptron.problem.channels.channel import SHARP, Channel
 
 _POINTS, _SEED = 12, 20  # log2 of their number
 _AT_ONCE = 200_000  # points

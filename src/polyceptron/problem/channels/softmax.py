@@ -18,9 +18,9 @@ import numpy as np
 from scipy.special import expit, ndtr, softmax
 
 from polyceptron.errors import InvalidInput
-from polyceptron.problem.channels.channel import Channel, UtilityLaw
 from polyceptron.numerics import Array, gumbel
 from polyceptron.numerics.orthant import Orthant, Winning
+from polyceptron.problem.channels.channel import Channel, UtilityLaw
 
 _CHUNK = 400_000  # numbers of a table of levels held at once
 _RATIO = 1.06  # between neighbouring s, where every sample has a variance of its own

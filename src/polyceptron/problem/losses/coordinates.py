@@ -32,8 +32,8 @@ from polyceptron.numerics.panels import blend_breaks, resolve
 from polyceptron.numerics.special import wright_omega
 
 if TYPE_CHECKING:
-    from polyceptron.problem.losses.loss import Loss
     from polyceptron.numerics.orthant import Winning
+    from polyceptron.problem.losses.loss import Loss
 
 
 class LabelPull(NamedTuple):

@@ -18,12 +18,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.checks import difference_basis
 from polyceptron.errors import InvalidInput
+from polyceptron.numerics import Array
+from polyceptron.numerics.special import boundary_density, mean_of_maximum
 from polyceptron.problem.law import Decay, Law
 from polyceptron.problem.losses.coordinates import AdditivePull, Coordinates
 from polyceptron.problem.registry import Registry
-from polyceptron.numerics import Array
-from polyceptron.numerics.special import boundary_density, mean_of_maximum
 
 Labels = NDArray[np.int64]
 
@@ -349,3 +350,17 @@ def _points(n_classes: int) -> tuple[Array, Labels]:
     """Eight fields (8, k) of growing size, away from any likely kink, and labels (8,)."""
     z = np.random.default_rng(0).standard_normal((8, n_classes)) * np.linspace(0.3, 3.0, 8)[:, None]
     return z, np.arange(8) % n_classes
+
+
+def class_coordinates(loss: Loss, n_classes: int) -> Array:
+    """B (k, r) with orthonormal columns: r = k − 1 for a loss of field differences, else r = k.
+
+    >>> from polyceptron.problem import CrossEntropy, SquareLoss
+    >>> class_coordinates(CrossEntropy(), 3).shape, class_coordinates(SquareLoss(), 3).shape
+    ((3, 2), (3, 3))
+    """
+    z = np.random.default_rng(0).standard_normal((2 * n_classes, n_classes))
+    slope = loss.gradient(z, np.arange(2 * n_classes) % n_classes)
+    if float(np.abs(slope.sum(1)).max()) <= 1e-12 * float(np.abs(slope).max(initial=0.0)):
+        return difference_basis(n_classes)
+    return np.eye(n_classes)

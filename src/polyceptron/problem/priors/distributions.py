@@ -14,9 +14,9 @@ import numpy as np
 from scipy.special import expit, xlogy
 
 from polyceptron.errors import InvalidInput
-from polyceptron.problem.priors.prior import GaussianRow, PointRow, Prior, Row, Tilted
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import mills_ratio, mills_slope, normalised
+from polyceptron.problem.priors.prior import GaussianRow, PointRow, Prior, Row, Tilted
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,10 @@ import numpy as np
 from scipy.special import logsumexp
 
 from polyceptron.checks import project
-from polyceptron.problem.law import RowEstimate
-from polyceptron.problem.registry import Registry
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import normalised
+from polyceptron.problem.law import RowEstimate
+from polyceptron.problem.registry import Registry
 
 
 class Tilted(NamedTuple):

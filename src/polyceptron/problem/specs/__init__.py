@@ -8,18 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 from polyceptron.errors import InvalidInput
-from polyceptron.problem.specs.base import Estimator as Estimator
-from polyceptron.problem.specs.base import Jump as Jump
-from polyceptron.problem.specs.base import Probabilities as Probabilities
-from polyceptron.problem.specs.base import StudentLaw as StudentLaw
-from polyceptron.problem.specs.students import ERM as ERM
-from polyceptron.problem.specs.students import BayesOptimal as BayesOptimal
-from polyceptron.problem.specs.students import ClassMeans as ClassMeans
-from polyceptron.problem.specs.students import DiscriminantAnalysis as DiscriminantAnalysis
-from polyceptron.problem.specs.students import OneVsRest as OneVsRest
-from polyceptron.problem.specs.students import PosteriorAverage as PosteriorAverage
 from polyceptron.problem.losses import LOSSES, Loss
 from polyceptron.problem.registry import Entry, Registry
+from polyceptron.problem.specs.base import Estimator as Estimator
+from polyceptron.problem.specs.base import Probabilities as Probabilities
+from polyceptron.problem.specs.bayes import BayesOptimal as BayesOptimal
+from polyceptron.problem.specs.bayes import PosteriorAverage as PosteriorAverage
+from polyceptron.problem.specs.erm import ERM as ERM
+from polyceptron.problem.specs.rules import ClassMeans as ClassMeans
+from polyceptron.problem.specs.rules import DiscriminantAnalysis as DiscriminantAnalysis
+from polyceptron.problem.specs.rules import OneVsRest as OneVsRest
 
 
 class _Estimators(Registry[Estimator]):

@@ -28,16 +28,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from polyceptron.fit.separation import separation
 from polyceptron.errors import InvalidInput
-from polyceptron.problem import ERM, BayesOptimal, Teacher
+from polyceptron.fit.separation import separation
 from polyceptron.numerics import Array
-from polyceptron.report.data.reading import Table
-from polyceptron.questions.measured_curve import MeasuredErrors, forecast, measure_errors
 from polyceptron.pictures import parts as pic
 from polyceptron.pictures.matplotlib_figure import svg_text
+from polyceptron.problem import ERM, BayesOptimal, Teacher
+from polyceptron.questions.measured_curve import MeasuredErrors, forecast, measure_errors
 from polyceptron.questions.predicted import fit_model
 from polyceptron.questions.twins import twin_report
+from polyceptron.report.data.reading import Table
 from polyceptron.rows import json_ready
 from polyceptron.sides.generalisation import error_floor
 from polyceptron.version import VERSION

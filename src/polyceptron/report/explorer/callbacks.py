@@ -17,7 +17,7 @@ from polyceptron.report.explorer import layout
 from polyceptron.report.explorer import settings as form
 from polyceptron.report.explorer.page_content import caption, to_csv, wanted_content
 from polyceptron.report.explorer.page_figures import without
-from polyceptron.report.explorer.server import TOKEN_FIELD, RequestGuard
+from polyceptron.report.explorer.request_guard import TOKEN_FIELD, RequestGuard
 from polyceptron.report.explorer.work_queue import Session, Sessions
 
 TOKEN = State(TOKEN_FIELD["id"], TOKEN_FIELD["property"])

@@ -14,7 +14,7 @@ from dash import dcc, html
 from polyceptron.report.explorer import settings as form
 from polyceptron.report.explorer import work_queue as work
 from polyceptron.report.explorer.page_figures import spectrum_words
-from polyceptron.report.explorer.server import TOKEN_FIELD
+from polyceptron.report.explorer.request_guard import TOKEN_FIELD
 
 Controls = Callable[..., list[Any]]  # those of some settings, by their names
 SLIDERS = {name: kind.slider for name, kind in form.SETTINGS.items() if kind.slider}

@@ -11,13 +11,13 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
 import polyceptron
+from polyceptron.pictures.matplotlib_figure import MARKERS
+from polyceptron.pictures.parts import label_of
 from polyceptron.problem import Estimator
 from polyceptron.report.explorer import page_figures as drawing
 from polyceptron.report.explorer import page_tasks as asking
 from polyceptron.report.explorer import settings as form
 from polyceptron.report.explorer.work_queue import Session, Sessions, WorkQueue
-from polyceptron.pictures.matplotlib_figure import MARKERS
-from polyceptron.pictures.parts import label_of
 from polyceptron.rows import Row, frame
 from polyceptron.version import VERSION
 

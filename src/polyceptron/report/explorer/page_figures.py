@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from polyceptron.pictures import parts as pic
+from polyceptron.pictures.plotly_figure import INK, render_plotly
 from polyceptron.problem import as_spectrum
 from polyceptron.report.explorer.page_tasks import TEST_SAMPLES, tested
 from polyceptron.report.explorer.settings import SCORES, SHOWN, PageSettings
-from polyceptron.pictures import parts as pic
-from polyceptron.pictures.plotly_figure import INK, render_plotly
 from polyceptron.rows import Row, average_instances, error_column, frame
 
 Figure = dict[str, Any]

@@ -12,8 +12,14 @@ from typing import Any
 import numpy as np
 
 from polyceptron.errors import InvalidInput
+from polyceptron.questions.curve_rows import FIRST, drawn_parts, landscape, with_scores
 from polyceptron.report.explorer import settings as form
 from polyceptron.rows import Row, json_ready
+from polyceptron.sides.generalisation import error_floor
+from polyceptron.students import student_of
+from polyceptron.theory.bayes.transitions import transitions
+from polyceptron.theory.best_rules import population_floor
+from polyceptron.theory.separability import separability
 
 Task = dict[str, Any]
 
@@ -111,16 +117,14 @@ def perform(task: Task) -> Iterator[dict[str, Any]]:
     if kind == "curve" and settings.points > 1:
         yield from _curve(settings)
     elif kind in ("curve", "point"):
-        one = settings.estimator(settings.estimators[0])
-        rows = one.rows(teacher, [settings.alpha], branch="all", tol=within)
+        student = student_of(settings.estimator(settings.estimators[0]))
+        rows = student.rows(teacher, [settings.alpha], branch="all", tol=within)
         yield {"result": [json_ready(row) for row in rows], "done": 1}
     elif kind == "simulation":
         yield from simulate(settings)
     elif kind == "limits":
         yield {"result": _limits(settings), "done": 1}
     elif kind == "landscape":
-        from polyceptron.questions.curve_rows import landscape
-
         yield {"result": landscape(teacher, settings.alpha, within), "done": 1}
     else:
         raise InvalidInput(f"unknown work {kind!r}")
@@ -128,11 +132,6 @@ def perform(task: Task) -> Iterator[dict[str, Any]]:
 
 def _limits(settings: form.PageSettings) -> dict[str, Any]:
     """The transitions; the least error of any rule, and up to where labels can be separated."""
-    from polyceptron.theory.bayes.transitions import transitions
-    from polyceptron.sides.generalisation import error_floor
-    from polyceptron.questions.best_rules import population_floor
-    from polyceptron.theory.separability import separability
-
     found: dict[str, Any] = {}
     teacher: Any = settings.teacher
     many = teacher.n_classes > 3
@@ -148,8 +147,6 @@ def _limits(settings: form.PageSettings) -> dict[str, Any]:
 
 def _curve(settings: form.PageSettings) -> Iterator[dict[str, Any]]:
     """The points of the page, then where the line still bends, twice as many in all."""
-    from polyceptron.questions.curve_rows import FIRST, drawn_parts, with_scores
-
     teacher: Any = settings.teacher
     estimator = settings.estimator(settings.estimators[0])
     few, scores = teacher.n_classes <= 3, settings.shown in form.SCORES and settings.alike
@@ -165,7 +162,7 @@ def _curve(settings: form.PageSettings) -> Iterator[dict[str, Any]]:
     rows: list[Row] = []
     for number, part in enumerate(parts):
         if scores and (few or number == 0):  # of many classes a score takes seconds
-            part = with_scores(teacher, estimator, part)
+            part = with_scores(teacher, student_of(estimator), part)
         rows = sorted([*rows, *part], key=lambda row: float(row["alpha"]))
         done = min(len({row["alpha"] for row in rows}), settings.points)
         yield {"result": [json_ready(row) for row in rows], "done": done}
@@ -175,10 +172,10 @@ def simulate(settings: form.PageSettings) -> Iterator[dict[str, Any]]:
     """Rows of message passing or empirical risk minimisation, one instance at a time."""
     teacher: Any = settings.teacher
     for i, alpha in enumerate(spaced(settings, settings.places)):
-        student = settings.student
-        if student.columns.get("ridge") == form.OPTIMAL:  # that of the theory
+        student = student_of(settings.student)
+        if student.spec.columns.get("ridge") == form.OPTIMAL:  # that of the theory
             (best,) = student.rows(teacher, [alpha], tol=tolerance(settings))
-            student = student.with_ridge(best["ridge"])
+            student = student_of(student.spec.with_ridge(best["ridge"]))
         for j in range(settings.runs):
             seed = settings.seed + i * settings.runs + j
             (row,) = student.simulate(

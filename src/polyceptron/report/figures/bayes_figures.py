@@ -12,15 +12,15 @@ from typing import Any
 import pandas as pd
 
 from polyceptron.lab.data_runs import trace_rows
-from polyceptron.students.simulate import run_amp
-from polyceptron.lab.tasks import instance_seeds
-from polyceptron.problem import make_teacher
-from polyceptron.report.figures import figure_spec as spec
 from polyceptron.pictures import parts as pic
 from polyceptron.pictures.curves import TRANSITION_LABELS, curves_panel, transition_marks
-from polyceptron.rows import Status
-from polyceptron.theory.bayes.transitions import transitions
+from polyceptron.problem import make_teacher
 from polyceptron.questions.curve_rows import drawn_rows
+from polyceptron.report.figures import figure_spec as spec
+from polyceptron.rows import Status
+from polyceptron.students.bayes import run_amp
+from polyceptron.students.seeds import instance_seeds
+from polyceptron.theory.bayes.transitions import transitions
 from polyceptron.theory.dynamics import state_evolution
 from polyceptron.version import VERSION
 

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from polyceptron.fit.erm import fit_erm
 from polyceptron.data.watching import uninterrupted
-from polyceptron.problem import AnyTeacher, Dataset, Teacher, make_estimator
-from polyceptron.report.figures import figure_spec as spec
+from polyceptron.fit.erm import fit_erm
 from polyceptron.pictures import parts as pic
 from polyceptron.pictures.curves import ERROR, curves_panel, ridge_words, star_trace
+from polyceptron.problem import AnyTeacher, Dataset, Teacher, make_estimator
+from polyceptron.report.figures import figure_spec as spec
+from polyceptron.students import student_of
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.margins import default_grid, margin_law
 from polyceptron.version import VERSION
@@ -79,10 +80,10 @@ def rows_over_ridges(estimator: str, alpha: float, marks: list[float], most: int
     """The error against λ, at the marks too, and the row of the best λ."""
 
     def at(ridge: float) -> list[spec.Row]:
-        return make_estimator(estimator, ridge).rows(Teacher(3), [alpha])
+        return student_of(make_estimator(estimator, ridge)).rows(Teacher(3), [alpha])
 
     rows = spec.smooth_rows(at, *RANGES[estimator], most, marks, log=True, x="ridge")
-    best = make_estimator(estimator, "optimal").rows(Teacher(3), [alpha])
+    best = student_of(make_estimator(estimator, "optimal")).rows(Teacher(3), [alpha])
     return rows + [row | {"branch": "best-ridge"} for row in best]
 
 

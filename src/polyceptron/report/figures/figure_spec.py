@@ -18,13 +18,14 @@ import numpy as np
 import pandas as pd
 
 from polyceptron.errors import InvalidInput
-from polyceptron.lab.engine import Listener, Progress
-from polyceptron.lab.tasks import instance_seeds
 from polyceptron.files import write_text
-from polyceptron.problem import Teacher, make_estimator
+from polyceptron.lab.engine import Listener, Progress
 from polyceptron.pictures.matplotlib_figure import Figure, render_matplotlib
 from polyceptron.pictures.parts import Panel, Picture
+from polyceptron.problem import Teacher, make_estimator
 from polyceptron.questions.curve_rows import FIRST, bends, drawn_rows
+from polyceptron.students import student_of
+from polyceptron.students.seeds import instance_seeds
 from polyceptron.version import VERSION
 
 SEED = 0
@@ -175,7 +176,8 @@ def run_rows(
     teacher = Teacher(**{"n_classes": 3, **problem})
     first, *also = (make_estimator(estimator, ridge) for ridge in ridges)
     seeds = instance_seeds(SEED, teacher.columns, alpha, dimension, instances)
-    found = (first.simulate(teacher, alpha, dimension, seed, also=also) for seed in seeds)
+    student = student_of(first)
+    found = (student.simulate(teacher, alpha, dimension, seed, also=also) for seed in seeds)
     return [row for rows in found for row in rows]
 
 

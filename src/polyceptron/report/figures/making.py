@@ -26,17 +26,18 @@ import numpy as np
 import pandas as pd
 
 from polyceptron.errors import InvalidInput
-from polyceptron.lab.engine import shown
-from polyceptron.lab.results import deviation, write_csv
 from polyceptron.files import check_writable, write_text
+from polyceptron.lab.engine import shown
+from polyceptron.lab.results import write_csv
+from polyceptron.numerics.averages import deviation
+from polyceptron.pictures.matplotlib_figure import save_figure
+from polyceptron.pictures.parts import as_html, as_plain
 from polyceptron.problem import make_estimator
 from polyceptron.report.figures import bayes_figures as bayes
 from polyceptron.report.figures import erm_figures as erm
 from polyceptron.report.figures import figure_spec as spec
 from polyceptron.report.figures import mixture_figures as mixed
 from polyceptron.report.figures import noisy_figures as noisy
-from polyceptron.pictures.matplotlib_figure import save_figure
-from polyceptron.pictures.parts import as_html, as_plain
 from polyceptron.rows import error_column, tidy
 from polyceptron.version import VERSION
 

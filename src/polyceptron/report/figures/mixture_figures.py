@@ -10,18 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from polyceptron.fit.erm import fit_erm
 from polyceptron.data.watching import uninterrupted
-from polyceptron.students.simulate import n_samples, weights_law
-from polyceptron.problem import ERM, Mixture
-from polyceptron.report.figures import figure_spec as spec
+from polyceptron.fit.erm import fit_erm
 from polyceptron.pictures import parts as pic
 from polyceptron.pictures.curves import ERROR, curves_panel, fact
+from polyceptron.problem import ERM, Mixture
 from polyceptron.questions.twins import twin_report, twins_panel
+from polyceptron.report.figures import figure_spec as spec
 from polyceptron.rows import Status, error_column
-from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.questions.best_rules import best_class_weight, best_shift, linear_floor
 from polyceptron.sides.scores import PopulationScores, population_scores
+from polyceptron.students.measuring import n_samples, weights_law
+from polyceptron.theory.best_rules import best_class_weight, best_shift, linear_floor
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 RIDGE = 0.1
 STUDENT = ERM("cross-entropy", RIDGE, intercept=True)

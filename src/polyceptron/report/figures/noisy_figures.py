@@ -9,15 +9,15 @@ import pandas as pd
 from scipy.special import softmax
 
 from polyceptron.fit.separation import is_separable
-from polyceptron.lab.results import Average
+from polyceptron.numerics.averages import Average
+from polyceptron.pictures import parts as pic
+from polyceptron.pictures.curves import ERROR, TRANSITION_LABELS, curves_panel
 from polyceptron.problem import Teacher, make_estimator
+from polyceptron.questions.calibration import calibration
+from polyceptron.questions.ridge import optimal_ridge
 from polyceptron.report.figures import figure_spec as spec
 from polyceptron.report.figures.bayes_figures import RADEMACHER, transition_rows
 from polyceptron.report.figures.erm_figures import ALPHA, fits
-from polyceptron.pictures import parts as pic
-from polyceptron.pictures.curves import ERROR, TRANSITION_LABELS, curves_panel
-from polyceptron.questions.calibration import calibration
-from polyceptron.theory.erm.fixed_point import optimal_ridge
 from polyceptron.sides.generalisation import error_floor
 from polyceptron.theory.separability import separability
 

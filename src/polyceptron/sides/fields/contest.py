@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
+from polyceptron.numerics import Array
+from polyceptron.numerics.panels import gauss
 from polyceptron.problem.channels.channel import Channel, UtilityLaw
 from polyceptron.problem.law import Law
 from polyceptron.problem.losses.coordinates import AdditivePull
-from polyceptron.numerics import Array
-from polyceptron.numerics.panels import gauss
 from polyceptron.sides.fields.integrand import FieldsStudent
 
 Mask = NDArray[np.bool_]

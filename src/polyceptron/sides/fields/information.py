@@ -37,10 +37,10 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri_exp, xlogy
 
 from polyceptron.errors import InvalidInput
-from polyceptron.problem.channels import Channel
-from polyceptron.problem.law import Law
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.panels import legendre_rule
+from polyceptron.problem.channels import Channel
+from polyceptron.problem.law import Law
 from polyceptron.sides.fields.integrand import FEW, BayesStudent
 
 _OFTEN, _LEVELS = 0.005, (4, 3)  # of the panels, by whether guesses soften them: 3e-11 or better

@@ -32,12 +32,12 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from polyceptron.numerics import Array
+from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, blend_breaks, panel_rule
 from polyceptron.problem.channels import Channel
 from polyceptron.problem.law import Law
 from polyceptron.problem.losses import Loss
 from polyceptron.problem.losses.coordinates import AdditivePull, Coordinates, Pull
-from polyceptron.numerics import Array
-from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, blend_breaks, panel_rule
 
 
 class Averages(NamedTuple):

@@ -16,12 +16,12 @@ import numpy as np
 from scipy.interpolate import CubicSpline, PchipInterpolator
 from scipy.special import log_ndtr, ndtri_exp
 
-from polyceptron.problem.channels import Channel
-from polyceptron.problem.law import Law
-from polyceptron.problem.losses.coordinates import Coordinates
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, uniform_replicates
 from polyceptron.numerics.panels import CUTOFF
+from polyceptron.problem.channels import Channel
+from polyceptron.problem.law import Law
+from polyceptron.problem.losses.coordinates import Coordinates
 from polyceptron.sides.fields import integrand as rules
 
 SEED = 20_090

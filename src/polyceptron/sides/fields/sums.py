@@ -31,10 +31,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.problem.channels import Channel
-from polyceptron.problem.law import Law
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import gauss, legendre_rule
+from polyceptron.problem.channels import Channel
+from polyceptron.problem.law import Law
 from polyceptron.sides.fields.contest import Competitors, Contest, competitor_nodes, contests
 from polyceptron.sides.fields.integrand import Averages, Averaging, FieldsStudent, Rule
 

@@ -40,12 +40,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from polyceptron.checks import class_gaps, difference_basis
-from polyceptron.problem.specs import ERM, Probabilities
-from polyceptron.problem.losses import Loss
-from polyceptron.problem.populations import Population
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import uniform_replicates
 from polyceptron.numerics.panels import truncated_nodes
+from polyceptron.problem.losses import Loss
+from polyceptron.problem.populations import Population
+from polyceptron.problem.specs import ERM, Probabilities
 
 Labels = NDArray[np.int64]
 _SEED = 31

@@ -22,11 +22,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polyceptron.problem.channels.correlated import label_chances
 from polyceptron.checks import class_gaps, difference_basis
-from polyceptron.problem.losses import Loss
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import smooth_boxes
+from polyceptron.problem.channels.correlated import label_chances
+from polyceptron.problem.losses import Loss
 from polyceptron.sides.matrix.fields import (
     FieldsOrder,
     MatrixAverages,

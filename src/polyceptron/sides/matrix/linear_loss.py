@@ -20,9 +20,9 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from polyceptron.numerics import Array
 from polyceptron.problem.law import Law
 from polyceptron.problem.populations import Population
-from polyceptron.numerics import Array
 from polyceptron.sides.matrix.fields import FieldsOrder, MatrixProblem
 
 _STEPS = 200

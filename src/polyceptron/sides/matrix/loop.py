@@ -32,10 +32,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 
+from polyceptron.numerics import Array
 from polyceptron.problem.channels.correlated import label_chances
 from polyceptron.problem.populations import Population
-from polyceptron.numerics import Array
-from polyceptron.sides.matrix.linear_loss import is_linear, linear_law
 from polyceptron.sides.matrix.fields import (
     FieldsOrder,
     MatrixAverages,
@@ -43,6 +42,7 @@ from polyceptron.sides.matrix.fields import (
     MatrixProblem,
     matrix_pull,
 )
+from polyceptron.sides.matrix.linear_loss import is_linear, linear_law
 
 _DEPTH = 12
 _LONGEST, _CAREFUL = 2.0, 0.7  # of an unknown in a round; of hard margins

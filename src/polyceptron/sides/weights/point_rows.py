@@ -14,10 +14,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from polyceptron.problem import AnyTeacher
 from polyceptron.checks import difference_basis
-from polyceptron.problem.priors.prior import Prior, reduced_support
 from polyceptron.numerics import Array
+from polyceptron.problem import AnyTeacher
+from polyceptron.problem.priors.prior import Prior, reduced_support
 
 _BOX = (1, 30, 24, 9, 5, 4)  # nodes of a box along each gap, by r
 _ALL = 2.0  # distance of rows below which every box counts, and the mass is that of the sum

@@ -41,11 +41,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from polyceptron.problem.priors import Prior
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.numerics.estimate import N_REPLICATES, uniform_replicates
 from polyceptron.numerics.panels import panel_rule
 from polyceptron.numerics.special import EvenPieces
+from polyceptron.problem.priors import Prior
 from polyceptron.sides.weights.point_rows import support_of, switch_step
 
 _NOISE = 8.5  # |ξ| is larger with probability 1e-17

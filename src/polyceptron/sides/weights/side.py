@@ -50,11 +50,11 @@ from scipy.special import gammaln
 
 from polyceptron.display import steps
 from polyceptron.errors import ComputationFailed
-from polyceptron.problem import AnyTeacher
-from polyceptron.problem.law import Hats, Law
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.numerics.estimate import N_REPLICATES
 from polyceptron.numerics.special import ChebyshevProxy, chebyshev_proxy, local_gauss, points
+from polyceptron.problem import AnyTeacher
+from polyceptron.problem.law import Hats, Law
 from polyceptron.sides.weights import point_rows, row_sums
 from polyceptron.sides.weights.sign_table import EDGES, is_sign, sign_table
 

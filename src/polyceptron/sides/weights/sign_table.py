@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.problem.priors import Prior
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import ChebyshevProxy, coefficients, points
+from polyceptron.problem.priors import Prior
 
 PANELS = ((0.0, 1.25, 13), (1.25, 2.6, 11), (2.6, 5.2, 11))  # of s: both ends, points
 EDGES = (*(low for low, _, _ in PANELS), PANELS[-1][1])

@@ -16,12 +16,12 @@ panels of different orders disagree: their spread, and how far coarse ones are, 
 import numpy as np
 from scipy.special import xlogy
 
-from polyceptron.errors import InvalidInput
-from polyceptron.problem.channels.correlated import label_chances
 from polyceptron.checks import difference_basis
-from polyceptron.problem.populations import AnyTeacher
+from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array, short_products
 from polyceptron.numerics.estimate import Estimate
+from polyceptron.problem.channels.correlated import label_chances
+from polyceptron.problem.populations import AnyTeacher
 from polyceptron.rows import Status
 from polyceptron.sides import scores
 

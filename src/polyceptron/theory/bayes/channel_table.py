@@ -29,9 +29,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polyceptron.problem.channels import Channel, Flips
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.special import ChebyshevProxy, chebyshev_proxy
+from polyceptron.problem.channels import Channel, Flips
 from polyceptron.sides.fields.information import few_moments, known_entropy, many_excess
 
 _MANY_ERROR = 2e-5  # relative, of I at k ≥ 4 and k ≤ 100; finer rules changed it by less

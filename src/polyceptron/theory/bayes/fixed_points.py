@@ -18,15 +18,15 @@ from typing import Any
 
 import numpy as np
 
+from polyceptron.checks import check_alphas, check_tolerance
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
-from polyceptron.checks import check_alphas, check_tolerance
+from polyceptron.numerics import AnyArray, short_products
 from polyceptron.problem.law import PaperMatrices
 from polyceptron.problem.populations import AnyTeacher, check_teacher
-from polyceptron.numerics import AnyArray, short_products
 from polyceptron.rows import BRANCHES, Status, make_row
-from polyceptron.theory.bayes.solution_curve import CurvePoints, SolutionCurve, curve_of
 from polyceptron.sides.weights.side import effort
+from polyceptron.theory.bayes.solution_curve import CurvePoints, SolutionCurve, curve_of
 
 
 @dataclass(frozen=True, repr=False)

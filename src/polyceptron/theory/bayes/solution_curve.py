@@ -21,12 +21,12 @@ from scipy.optimize.elementwise import find_minimum
 
 from polyceptron.display import steps
 from polyceptron.errors import InvalidInput
-from polyceptron.problem.populations import AnyTeacher, check_teacher
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.estimate import from_replicates
-from polyceptron.theory.bayes.channel_table import channel_table
+from polyceptron.problem.populations import AnyTeacher, check_teacher
 from polyceptron.sides.generalisation import angle, error_from_angle, error_on_labels
 from polyceptron.sides.weights.side import Index, PriorSide, effort
+from polyceptron.theory.bayes.channel_table import channel_table
 
 if TYPE_CHECKING:
     import pandas as pd

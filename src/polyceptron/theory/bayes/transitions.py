@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from polyceptron.display import ShortDisplay, steps
 from polyceptron.checks import check_tolerance
-from polyceptron.problem.populations import AnyTeacher, check_teacher
+from polyceptron.display import ShortDisplay, steps
 from polyceptron.numerics import short_products
+from polyceptron.problem.populations import AnyTeacher, check_teacher
 from polyceptron.rows import Status
-from polyceptron.theory.bayes import solution_curve as bayes
 from polyceptron.sides.weights.side import effort
+from polyceptron.theory.bayes import solution_curve as bayes
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,9 +14,9 @@ from scipy.optimize import brentq
 from polyceptron.errors import ComputationFailed
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
+from polyceptron.sides.scalar import Problem
 from polyceptron.theory.erm.coarse_root import Root, coarse_root, home, jacobian_at, newton
 from polyceptron.theory.erm.equations import Equations, equations
-from polyceptron.sides.scalar import Problem
 
 ENDS = math.log(1e-30), math.log(1e6)  # of ln λ
 _AHEAD = 1.0  # of ln λ: as far as a tangent is followed

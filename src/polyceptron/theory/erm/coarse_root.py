@@ -19,13 +19,13 @@ import numpy as np
 
 from polyceptron.display import steps
 from polyceptron.errors import InvalidInput
-from polyceptron.problem.law import Law
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.numerics.special import boundary_density
+from polyceptron.problem.law import Law
+from polyceptron.sides.scalar import Problem
 from polyceptron.theory.erm.equations import Equations, Residual, equations
 from polyceptron.theory.erm.square_closed_form import solve_square
-from polyceptron.sides.scalar import Problem
 
 _LONGEST = 1.5  # step of a logarithmic unknown: a factor 4.5
 _STALLED = 1e-4  # a residual as small as that may be what rounding leaves of it

@@ -13,8 +13,8 @@ Two systems with the same roots; `equations` chooses:
 
 A loss with f ∝ 1/V (max-margin) has a solution at every λ that differs by its V alone: at λ = 1.
 A loss whose averages are in closed form needs none of them (`Problem.closed_form`). Each is tested
-against the plain loop (`theory/dynamics.py`). What is known at a root, and how far to trust it, is an
-`ErmFixedPoint`.
+against the plain loop (`theory/dynamics.py`). What is known at a root, and how far to trust it, is
+an `ErmFixedPoint`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 
 from polyceptron.display import ShortDisplay
+from polyceptron.numerics import Array
 from polyceptron.problem.law import Hats, Law, PaperMatrices
 from polyceptron.problem.penalties import spectrum_sums
-from polyceptron.numerics import Array
 from polyceptron.rows import Status
 from polyceptron.sides.fields.integrand import Averages, Averaging
 from polyceptron.sides.generalisation import error_at_tau

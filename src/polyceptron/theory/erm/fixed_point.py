@@ -14,25 +14,25 @@ from typing import Any, overload
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
-from polyceptron.display import steps
-from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.checks import check_alpha, check_alphas, check_tolerance
-from polyceptron.problem.specs import ERM, StudentLaw, as_erm, as_estimator
+from polyceptron.display import steps
+from polyceptron.errors import ComputationFailed
+from polyceptron.numerics import Array, short_products
+from polyceptron.numerics.estimate import from_replicates
 from polyceptron.problem.law import Hats, Law
 from polyceptron.problem.losses import LOSSES, Loss, check_symmetric
 from polyceptron.problem.penalties import Penalty
 from polyceptron.problem.populations import AnyTeacher, Mixture, check_population
-from polyceptron.numerics import Array, short_products
-from polyceptron.numerics.estimate import from_replicates
+from polyceptron.problem.specs import ERM, as_erm
 from polyceptron.rows import Status, make_row
+from polyceptron.sides.scalar import Problem, erm_sides
 from polyceptron.theory.erm import square_closed_form as square
+from polyceptron.theory.erm import unequal_classes as unequal
 from polyceptron.theory.erm.best_ridge import best_ridge
 from polyceptron.theory.erm.coarse_root import Root, coarse_root, small_weights, towards_limit
 from polyceptron.theory.erm.equations import ErmFixedPoint, equations
 from polyceptron.theory.erm.refinement import Refined, refine
-from polyceptron.theory.erm import unequal_classes as unequal
 from polyceptron.theory.separability import NotSeparableHere, loss_at_ridge, separable_up_to
-from polyceptron.sides.scalar import Problem, erm_sides
 
 _LEVEL = 1  # of a change between two laws, and of a training error that only points know
 _ABSURD = 230.0  # ln q of 1e100: a search that went astray
@@ -182,78 +182,22 @@ def _with_penalty(
     return found
 
 
-def student_law(
+def student_order(
     teacher: AnyTeacher, estimator: ERM, alpha: float, tol: float | None = None
-) -> StudentLaw:
-    """The law of the fields at α; of a hard margin its direction only."""
+) -> tuple[ErmFixedPoint, Law, bool]:
+    """Return the fixed point at α, the law of the student's fields, and whether they have a scale.
+
+    A hard margin fixes the direction of the weights alone; its law is given at q = V = 1.
+    """
     point = erm_fixed_point(teacher, estimator, alpha, tol)
     if not math.isfinite(point.tau):
         raise ComputationFailed(f"the fixed point at alpha {alpha:g} was not found")
-    law, hard = point.law, False
+    hard = False
     if estimator.penalty is None:
         hard = loss_at_ridge(estimator.loss, point.ridge, teacher, alpha).scale_free
-    scaled = not hard and math.isfinite(point.q)
-    law = law if scaled else Law(point.tau, 1.0, 1.0)
-    return StudentLaw(law, point.uncertainty, point.status, point.ridge, scaled)
-
-
-@overload
-def optimal_ridge(
-    teacher: Any, estimator: Any, alpha: float, tol: float | None = None, *, target: str = "error"
-) -> float: ...
-@overload
-def optimal_ridge(
-    teacher: Any,
-    estimator: Any,
-    alpha: Sequence[float] | Array,
-    tol: float | None = None,
-    *,
-    target: str = "error",
-) -> list[float]: ...
-def optimal_ridge(
-    teacher: Any, estimator: Any, alpha: Any, tol: float | None = None, *, target: str = "error"
-) -> Any:
-    """The λ of least generalisation error at α; σ²/c² at every α for the square loss.
-
-    Parameters
-    ----------
-    teacher : Teacher or Perceptron
-    estimator : ERM, Loss or str
-        Its own ridge is not used.
-    alpha : float or array_like
-        n/d, one or several.
-    tol : float, optional
-        That of `erm_fixed_point` at each λ tried.
-    target : {'error', 'test-loss', 'calibration'}
-        What is to be least; 'error' or 'balanced-error' where classes are not alike.
-
-    Returns
-    -------
-    float, or a list of them for several α
-
-    Examples
-    --------
-    >>> from polyceptron.problem import Teacher
-    >>> round(optimal_ridge(Teacher(3), "square", 2.0), 4)
-    0.8617
-    """
-    spec = as_erm(estimator)
-    check_population(teacher)
-    if np.ndim(alpha):
-        return [optimal_ridge(teacher, spec, a, tol, target=target) for a in check_alphas(alpha)]
-    if check_alpha(alpha) == 0:
-        raise InvalidInput("no ridge is best at alpha 0, where there are no data")
-    if not spec.alike(teacher):
-        spec = replace(spec, ridge="optimal", penalty=None)
-        return unequal.population_point(teacher, spec, alpha, tol, target=target).ridge
-    if target == "error":
-        return erm_fixed_point(teacher, ERM(spec.loss, "optimal"), alpha, tol).ridge
-    from polyceptron.questions.calibration import TARGETS, ridge_for# which asks for fixed points
-
-    if target not in TARGETS:
-        allowed = ", ".join(map(repr, TARGETS))
-        raise InvalidInput(f"unknown target {target!r} of a ridge: allowed are {allowed}")
-    return ridge_for(teacher, estimator, alpha, target)
+    if hard or not math.isfinite(point.q):
+        return point, Law(point.tau, 1.0, 1.0), False
+    return point, point.law, True
 
 
 def solve(
@@ -366,40 +310,6 @@ def erm_parts(
             else make_row(**lost, alpha=alpha, status=Status.DIVERGES)
             for alpha in values
         ]
-
-
-def ridge_parts(
-    teacher: AnyTeacher, estimator: Any, alphas: Iterable[float], ridges: Iterable[float],
-    tol: float | None = None, *, target: str = "error", drawn: int = 0,
-) -> Iterator[list[dict[str, Any]]]:  # fmt: skip
-    """Rows of ε against λ at each α, one by one, the best ridge first (`is_best`).
-
-    `target` is that of `optimal_ridge`; with one that is not the error rows have the scores too.
-    A line through them that is `drawn` has up to so many ridges more, where it bends.
-    """
-    from polyceptron.questions.curve_rows import bends, with_scores# which ask for fixed points
-
-    student = as_estimator(estimator)
-    if not student.takes_ridge:
-        raise InvalidInput(f"{student.name} takes no ridge: there is nothing to compare")
-    values = {float(student.with_ridge(ridge).columns["ridge"]) for ridge in ridges}
-    for alpha in (check_alpha(alpha) for alpha in alphas):
-        if alpha == 0:
-            raise InvalidInput("no ridge is best at alpha 0, where there are no data")
-        best: Any = "optimal"
-        if target != "error":
-            best = optimal_ridge(teacher, estimator, alpha, tol, target=target)
-        rows: list[dict[str, Any]] = []
-        todo, most = [best, *sorted(values, reverse=True)], 1 + len(values) + drawn
-        while todo:
-            for ridge in todo:
-                part = (there := student.with_ridge(ridge)).rows(teacher, [alpha], tol=tol)
-                part = part if target == "error" else with_scores(teacher, there, part)
-                part = [{**row, "is_best": not rows} for row in part]  # the first one
-                rows += part
-                yield part
-            above = [row for row in rows if row["ridge"] > 0]
-            todo = bends(above, log=True, x="ridge")[: most - len(rows)]
 
 
 def erm_row(teacher: AnyTeacher, estimator: ERM, point: Any) -> dict[str, Any]:

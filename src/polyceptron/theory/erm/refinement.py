@@ -15,10 +15,10 @@ import numpy as np
 from polyceptron.display import steps
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import student_quantile
-from polyceptron.theory.erm.coarse_root import Root, even, newton
-from polyceptron.theory.erm.equations import Equations
 from polyceptron.sides.fields.integrand import Averages
 from polyceptron.sides.generalisation import error_on_labels, error_slope
+from polyceptron.theory.erm.coarse_root import Root, even, newton
+from polyceptron.theory.erm.equations import Equations
 
 _UNBROKEN_LEFT = 1.0  # of the last step, with a loss that bends where no node is placed for it
 _ALONE = 1.5  # of a step that is the only one yet, where nodes follow the law

@@ -20,12 +20,12 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from polyceptron.problem.channels import Channel
-from polyceptron.problem.spectrum import Spectrum
 from polyceptron.problem.law import Hats, Law
+from polyceptron.problem.spectrum import Spectrum
 from polyceptron.rows import Status
-from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.sides.generalisation import error_on_labels
 from polyceptron.sides.scalar import Problem
+from polyceptron.theory.erm.equations import ErmFixedPoint
 
 
 def best_square_ridge(

@@ -14,17 +14,18 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from polyceptron.checks import check_alpha, check_tolerance
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.checks import check_alpha, check_tolerance
-from polyceptron.problem.specs import ERM, Probabilities
-from polyceptron.problem.losses import LOSSES, check_symmetric
-from polyceptron.problem.populations import Population
-from polyceptron.problem.mixture import LARGEST_FULL
-from polyceptron.problem.population import numbers_text
 from polyceptron.numerics import Array, short_products
 from polyceptron.numerics.estimate import Estimate, from_replicates, student_quantile
+from polyceptron.problem.losses import LOSSES, check_symmetric
+from polyceptron.problem.mixture import LARGEST_FULL
+from polyceptron.problem.population import numbers_text
+from polyceptron.problem.populations import Population
+from polyceptron.problem.specs import ERM, Probabilities
 from polyceptron.rows import Status, make_row
+from polyceptron.sides.fresh_scores import N_BINS, Fresh, binned
 from polyceptron.sides.matrix.fields import FieldsOrder, MatrixFields, MatrixProblem
 from polyceptron.sides.matrix.graph import LAST_LEVEL, GraphFields
 from polyceptron.sides.matrix.loop import Anderson, Solved, matrix_rounds, start, unpack
@@ -119,8 +120,6 @@ class PopulationPoint(ShortDisplay):
         """Σ |accuracy − confidence| over 15 bins of confidence; NaN without probabilities."""
         if self.probabilities is None or math.isnan(self.brier):
             return Estimate(np.array(math.nan), np.array(math.nan))
-        from polyceptron.questions.calibration import N_BINS, Fresh, binned# which asks for points
-
         edges = np.linspace(1 / self.n_classes, 1, N_BINS + 1)
         found = binned(Fresh(*leading_nodes(self.law)), self.probabilities, edges)[1]
         return Estimate(found.value, found.uncertainty + self.uncertainty + self.brier_uncertainty)

@@ -3,7 +3,6 @@
     results   key, task (JSON: what was asked), row (JSON: the tidy row), status, reason,
               provenance (JSON: versions, tolerance, seed path), checksum of all these; nothing that
               depends on the machine
-    timings   how long each kind of row took, against what was expected; it serves estimates only
     meta      name, value
 
 WAL journal with synchronous = FULL: `add` returns after the data has reached the disk. A reader
@@ -33,7 +32,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.lab.tasks import CaseResult, case_cost, cost_kind
 from polyceptron.files import check_outputs, check_readable, check_writable, write_atomically
 from polyceptron.rows import Row, Status, frame
 
@@ -62,10 +60,24 @@ _CREATE = (
     "CREATE TABLE results (key TEXT PRIMARY KEY, task TEXT NOT NULL, row TEXT NOT NULL, "
     "status TEXT NOT NULL, reason TEXT, provenance TEXT NOT NULL, "
     "checksum TEXT NOT NULL DEFAULT '')",
-    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "CREATE TABLE timings (kind TEXT PRIMARY KEY, rows INTEGER NOT NULL, expected REAL NOT NULL, "
-    "seconds REAL NOT NULL)", "COMMIT",
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)", "COMMIT",
 )  # fmt: skip
+
+
+class CaseResult(NamedTuple):
+    """One case done: its row (status 'failed' and a reason if it could not be computed)."""
+
+    key: str
+    content: dict[str, Any]
+    row: Row
+    reason: str | None
+    provenance: dict[str, Any]
+    seconds: float
+
+    @property
+    def failed(self) -> bool:
+        """No number: a later run of the sweep tries again."""
+        return bool(self.row["status"] == Status.FAILED)
 
 
 class Store:
@@ -108,23 +120,6 @@ class Store:
                 )
                 for one in results
             )  # fmt: skip
-            self._connection.executemany(
-                "INSERT INTO timings (kind, rows, expected, seconds) VALUES (?, 1, ?, ?) "
-                "ON CONFLICT (kind) DO UPDATE SET rows = rows + 1, "
-                "expected = expected + excluded.expected, seconds = seconds + excluded.seconds",
-                [
-                    (cost_kind(one.content), case_cost(one.content), one.seconds)
-                    for one in results
-                    if not one.failed
-                ],
-            )
-
-    def time_scale(self) -> dict[str, float]:
-        """For each kind of row: seconds taken over seconds expected, so far."""
-        with self._readable():
-            query = "SELECT kind, seconds / expected FROM timings WHERE expected > 0"
-            found = self._connection.execute(query).fetchall()
-        return {str(kind): ratio for kind, ratio in found if isinstance(ratio, float)}
 
     def upsert(self, rows: Iterable[tuple[Any, ...]]) -> None:
         """Insert raw rows in a transaction; what is there gives way if it failed or is damaged."""
@@ -170,15 +165,6 @@ class Store:
             reason = {} if record["reason"] is None else {"reason": record["reason"]}
             rows.append(decode_row(record["row"]) | reason)
         return frame(rows if keys is not None else sorted(rows, key=sort_key))
-
-    def summary(self, quantity: str = "generalisation_error", spec: Any = None) -> pd.DataFrame:
-        """Means over instances with theory beside (`results.summary`), of a sweep if given."""
-        import pandas as pd
-
-        from polyceptron.lab.results import SUMMARY_COLUMNS, summary
-
-        lines = summary(self, quantity=quantity, spec=spec)
-        return pd.DataFrame(lines, columns=list(SUMMARY_COLUMNS))
 
     def records(self, keys: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
         """All raw columns, in the order of the keys; or of `keys` that are there, once, in turn."""

@@ -42,16 +42,14 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import ndtri, softmax
 
-from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.checks import as_numbers, check_alpha, check_alphas, difference_basis
-from polyceptron.problem.specs import as_erm
-from polyceptron.problem.populations import Population, check_population
+from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, from_replicates, uniform_replicates
 from polyceptron.numerics.orthant import bivariate_orthant
+from polyceptron.problem.populations import Population, check_population
+from polyceptron.problem.specs import as_erm
 from polyceptron.rows import Status, make_row
-from polyceptron.theory.bayes.biased import biased_bayes
-from polyceptron.theory.erm.unequal_classes import PopulationPoint, population_point
 from polyceptron.sides.scores import (
     FieldsLaw,
     PopulationScores,
@@ -59,6 +57,8 @@ from polyceptron.sides.scores import (
     drawn_chances,
     population_scores,
 )
+from polyceptron.theory.bayes.biased import biased_bayes
+from polyceptron.theory.erm.unequal_classes import PopulationPoint, population_point
 
 _SEEDS = 31, 37  # of a floor, of a shift
 _RESTARTS, _NEVER = 3, 40.0  # of BFGS; a gap that is never below 0, in deviations

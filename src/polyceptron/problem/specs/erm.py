@@ -1,0 +1,173 @@
+"""Empirical risk minimisation as a specification: a loss on fields, a penalty, class weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from polyceptron.checks import DEFAULT_RIDGE, check_ridge
+from polyceptron.errors import InvalidInput
+from polyceptron.numerics import Array
+from polyceptron.problem.law import Decay, Law
+from polyceptron.problem.losses import Loss, as_loss
+from polyceptron.problem.penalties import Penalty, Ridge, as_penalty
+from polyceptron.problem.populations import AnyTeacher, Population
+from polyceptron.problem.registry import Parsed
+from polyceptron.problem.specs.base import Estimator, Probabilities, Row
+
+ClassWeight = str | tuple[float, ...] | tuple[tuple[int, float], ...] | None
+
+
+def read_class_weight(given: Any) -> ClassWeight:
+    """None, 'balanced', a weight for each class, or pairs (class, weight); also as their text.
+
+    >>> read_class_weight({1: 5.0}), read_class_weight("1,2"), read_class_weight([1, 1])
+    (((1, 5.0),), (1.0, 2.0), None)
+    """
+    if given is None or (isinstance(given, str) and given == "balanced"):
+        return given
+    read = given
+    try:
+        if isinstance(given, str):
+            words = [word.split(":") for word in given.split(",")]
+            read = {int(c): float(w) for c, w in words} if ":" in given else [w for (w,) in words]
+        pairs = isinstance(read, Mapping)
+        keys = [int(c) for c in read] if pairs else range(len(read))
+        weights = [float(w) for w in (read.values() if pairs else read)]
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            f"class weights are 'balanced', a number for each class or {{class: number}}, got "
+            f"{given!r}"
+        ) from None
+    if not all(0 < w < math.inf for w in weights) or any(c < 0 for c in keys):
+        raise InvalidInput(f"class weights must be positive numbers, got {given!r}")
+    if all(w == 1 for w in weights):
+        return None
+    return tuple(sorted(zip(keys, weights, strict=True))) if pairs else tuple(weights)
+
+
+@dataclass(frozen=True)
+class ERM(Estimator):
+    """argmin_W Σ_μ c_y ℓ(Wᵀx_μ/√d + b, y_μ) + (λ/2)‖W‖²_F (eq. optimization_ERM).
+
+    Parameters
+    ----------
+    loss : str or Loss
+    ridge : float or 'optimal', optional
+        λ > 0; 0 for the limit λ → 0⁺, where the loss defines it (max-margin for cross-entropy on
+        separable data, minimum-norm interpolation for the square loss); 'optimal' for the λ of
+        least generalisation error at each α. By default 0.1, and 0 for a loss that takes none.
+    penalty : str or Penalty, optional
+        In place of the ridge; 'ridge:0.1' is the ridge 0.1.
+    intercept : bool
+        Whether b (k,) is fitted too, without a ridge; else it is 0.
+    class_weight : 'balanced', sequence or dict, optional
+        c_y, by which the loss of a sample of class y counts: a number for each class, {class: c}
+        (others count once), or 'balanced' for 1/(k P(y)). By default 1.
+
+    Examples
+    --------
+    >>> ERM("cross_entropy", ridge=0.01).name
+    'cross-entropy'
+    >>> ERM("square", penalty="ridge:0.1") == ERM("square", 0.1)
+    True
+    """
+
+    loss: Parsed[Loss] = Parsed(as_loss, "cross-entropy")
+    ridge: float | str = None  # type: ignore[assignment]  # see __post_init__
+    penalty: Parsed[Penalty | None] = Parsed(lambda p: None if p is None else as_penalty(p), None)
+
+    intercept: bool = False
+    class_weight: Parsed[ClassWeight] = Parsed(read_class_weight, None)
+
+    def __post_init__(self) -> None:
+        loss, penalty = self.loss, self.penalty
+        object.__setattr__(self, "intercept", bool(self.intercept))
+        default = 0.0 if loss.scale_free else DEFAULT_RIDGE
+        ridge = default if self.ridge is None else check_ridge(self.ridge, optimal=True)
+        if penalty is not None:
+            if self.ridge is not None and self.ridge != penalty.strength:
+                raise InvalidInput(f"give a ridge or a penalty, not both: got {self.ridge!r} too")
+            ridge = penalty.strength
+        if loss.scale_free and (ridge != 0 or penalty is not None):
+            raise InvalidInput(
+                f"{loss.name} takes no ridge (it is the limit of ridge 0), got "
+                f"{self.ridge if penalty is None else penalty.name!r}"
+            )
+        if ridge == 0 and loss.without_ridge() is None and penalty is None:
+            raise InvalidInput(
+                f"the loss {loss.name!r} does not say what a ridge of 0 means: give a ridge above "
+                "0 or 'optimal'"
+            )
+        object.__setattr__(self, "ridge", ridge)
+        object.__setattr__(self, "penalty", None if isinstance(penalty, Ridge) else penalty)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The loss's name."""
+        return self.loss.name
+
+    @property
+    def takes_ridge(self) -> bool:  # type: ignore[override]
+        return not self.loss.scale_free
+
+    @property
+    def hard_margin(self) -> bool:  # type: ignore[override]
+        return self.loss.scale_free
+
+    @property
+    def explicit(self) -> bool:  # type: ignore[override]
+        averages = self.loss.explicit_averages(Law(1.0, 1.0, 1.0), 1.0, 3)
+        return self.penalty is None and averages is not None
+
+    @property
+    def columns(self) -> Row:
+        columns: Row = {"estimator": self.name, "ridge": self.ridge}
+        if self.penalty is not None:
+            columns = {"estimator": self.name, "penalty": self.penalty.name}
+        if self.intercept:
+            columns["intercept"] = True
+        if self.class_weight is not None:
+            given: Any = (
+                (self.class_weight,) if self.class_weight == "balanced" else self.class_weight
+            )
+            words = (f"{w[0]}:{w[1]!r}" if isinstance(w, tuple) else str(w) for w in given)
+            columns["class_weight"] = ",".join(words)
+        return columns
+
+    def loss_weights(self, shares: Any) -> Array:
+        """c (k,) where classes have these shares (k,)."""
+        shares, k, given = np.asarray(shares, dtype=float), len(shares), self.class_weight
+        if given is None or isinstance(given, str):
+            return np.ones(k) if given is None else np.asarray(1 / (k * shares))
+        pairs: Any = isinstance(given[0], tuple)
+        weights: dict[int, Any] = dict(given if pairs else enumerate(given))  # type: ignore[arg-type]
+        if max(weights) >= k or not (pairs or len(weights) == k):
+            raise InvalidInput(
+                f"class weights {self.columns['class_weight']} do not go with the classes 0 to "
+                f"{k - 1}"
+            )
+        return np.array([weights.get(c, 1.0) for c in range(k)])
+
+    def alike(self, population: Population) -> bool:
+        return population.symmetric and self.class_weight in (None, "balanced")
+
+    def with_ridge(self, ridge: Any = None, penalty: Any = None) -> ERM:
+        if penalty is not None:
+            return replace(self, ridge=None, penalty=penalty)  # type: ignore[arg-type]
+        return self if ridge is None else replace(self, ridge=ridge, penalty=None)
+
+    def probabilities(self, teacher: Population, law: Law | None) -> Probabilities | None:
+        loss, no_fields = self.loss, np.zeros((1, teacher.n_classes))
+        if loss.scale_free or loss.probabilities(no_fields) is None:
+            return None
+        return loss.probabilities  # type: ignore[return-value]  # asked above
+
+    def decay(self, teacher: AnyTeacher) -> Decay | None:
+        if not teacher.channel.noiseless:
+            return Decay(1.0 if teacher.channel.width(0.0) > 0 else 0.5)
+        return None if self.penalty else self.loss.decay(self.ridge, teacher.n_classes)

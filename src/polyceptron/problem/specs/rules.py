@@ -1,0 +1,107 @@
+"""Rules that people compare ERM with, as specifications: one-vs-rest, class means, LDA."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from polyceptron.checks import DEFAULT_RIDGE, check_ridge
+from polyceptron.errors import InvalidInput
+from polyceptron.problem.law import Decay
+from polyceptron.problem.losses import Loss, as_loss
+from polyceptron.problem.populations import AnyTeacher
+from polyceptron.problem.registry import Parsed
+from polyceptron.problem.specs.base import Estimator, Row
+
+
+@dataclass(frozen=True)
+class RidgeRule(Estimator):
+    """A rule with a ridge above 0, other than an ERM."""
+
+    takes_ridge = True
+    ridge: float | str = DEFAULT_RIDGE
+
+    def __post_init__(self) -> None:
+        found = check_ridge(self.ridge, optimal=True)
+        if found == 0:
+            raise InvalidInput(f"{self.name} needs a ridge above 0, or 'optimal', got {found}")
+        object.__setattr__(self, "ridge", found)
+
+    @property
+    def columns(self) -> Row:
+        return {"estimator": self.name, "ridge": self.ridge}
+
+    def with_ridge(self, ridge: Any = None, penalty: Any = None) -> Any:
+        if penalty is not None:
+            raise InvalidInput(f"{self.name} takes a ridge, not the penalty {penalty!r}")
+        return self if ridge is None else replace(self, ridge=ridge)
+
+
+@dataclass(frozen=True)
+class OneVsRest(RidgeRule):
+    """Each class against all others by a binary loss, with intercept; the largest field wins.
+
+    Parameters
+    ----------
+    ridge : float or 'optimal'
+        λ of every binary fit, Σ_μ ℓ(s_μ h_μ) + (λ/2)‖w‖²: scikit-learn's C is 1/λ for X/√d.
+    loss : str or Loss
+        At two classes with fields (−h/2, h/2): cross-entropy is the logistic loss of h.
+
+    Examples
+    --------
+    >>> OneVsRest(0.5).columns
+    {'estimator': 'one-vs-rest', 'ridge': 0.5}
+    """
+
+    loss: Parsed[Loss] = Parsed(as_loss, "cross-entropy")
+
+    def __post_init__(self) -> None:
+        if self.loss.scale_free:
+            raise InvalidInput(f"one-vs-rest needs a loss that takes a ridge, got {self.loss.name}")
+        super().__post_init__()
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """With its loss in brackets, unless that is cross-entropy."""
+        plain = self.loss.name == "cross-entropy"
+        return "one-vs-rest" if plain else f"one-vs-rest[{self.loss.name}]"
+
+
+@dataclass(frozen=True)
+class DiscriminantAnalysis(RidgeRule):
+    """Class means in the metric of the pooled covariance, (n S/d + λ)⁻¹ μ̂_c, with a ridge.
+
+    Where classes are alike it answers as least squares with the same ridge does: with D = (μ̂_c) and
+    P the shares, (A + DPDᵀ)⁻¹D = A⁻¹D(I + PDᵀA⁻¹D)⁻¹, whose last factor is a number then. Its error
+    peaks where n = d.
+
+    Parameters
+    ----------
+    ridge : float or 'optimal'
+
+    Examples
+    --------
+    >>> DiscriminantAnalysis(0.5).columns
+    {'estimator': 'lda', 'ridge': 0.5}
+    """
+
+    name: ClassVar[str] = "lda"  # type: ignore[misc]
+    explicit = True
+
+    def decay(self, teacher: AnyTeacher) -> Decay | None:
+        return None if self.ridge == "optimal" else Decay(0.5 if teacher.channel.noiseless else 1.0)
+
+
+@dataclass(frozen=True)
+class ClassMeans(Estimator):
+    """The nearest class mean: fields μ̂_c·x − ‖μ̂_c‖²/2 (Hebb's rule).
+
+    Bayes-optimal for mixtures of equal shares and one variance.
+    """
+
+    name: ClassVar[str] = "class-means"  # type: ignore[misc]
+    explicit = True
+
+    def decay(self, teacher: AnyTeacher) -> Decay | None:
+        return Decay(0.5 if teacher.channel.noiseless else 1.0)

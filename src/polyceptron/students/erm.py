@@ -1,0 +1,216 @@
+"""Empirical risk minimisation: its theory is the fixed point, its simulation is the minimiser."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from polyceptron.data.watching import uninterrupted
+from polyceptron.errors import InvalidInput
+from polyceptron.fit.erm import fit_erm, fit_erm_path
+from polyceptron.fit.solvers.erm_fit import ERMFit
+from polyceptron.problem.law import Law
+from polyceptron.problem.population import numbers_text
+from polyceptron.problem.populations import AnyTeacher
+from polyceptron.problem.specs import ERM, Estimator, Probabilities
+from polyceptron.rows import Row, make_row
+from polyceptron.sides.scores import population_scores
+from polyceptron.students.base import Student, StudentLaw
+from polyceptron.students.measuring import measured, n_samples, weights_law
+from polyceptron.theory.erm.fixed_point import erm_fixed_point, erm_parts, erm_rows, student_order
+from polyceptron.theory.separability import separable_up_to
+
+
+@dataclass(frozen=True)
+class ErmStudent(Student):
+    """The minimiser of a loss with a ridge or another penalty."""
+
+    spec: ERM
+
+    def rows(
+        self,
+        teacher: AnyTeacher,
+        alpha: Any,
+        *,
+        branch: str = "optimal",
+        tol: float | None = None,
+    ) -> list[Row]:
+        return erm_rows(teacher, self.spec, alpha, tol)
+
+    def parts(
+        self,
+        teacher: AnyTeacher,
+        parts: Iterable[Iterable[float]],
+        *,
+        branch: str = "optimal",
+        tol: float | None = None,
+        searched: float = math.inf,
+    ) -> Iterator[list[Row]]:
+        yield from erm_parts(teacher, self.spec, parts, tol, searched)
+
+    def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentLaw:
+        point, law, scaled = student_order(teacher, self.spec, alpha, tol)
+        return StudentLaw(law, point.uncertainty, point.status, point.ridge, scaled)
+
+    def probabilities(self, teacher: AnyTeacher, law: Law) -> Probabilities | None:
+        return self.spec.probabilities(teacher, law)
+
+    def largest_alpha(self, teacher: AnyTeacher) -> float:
+        """Return α_s for a hard margin, which needs separable data."""
+        if not self.spec.hard_margin:
+            return math.inf
+        return separable_up_to(teacher, self.spec.intercept)
+
+    def simulate(
+        self,
+        teacher: AnyTeacher,
+        alpha: float,
+        dimension: int,
+        seed: int,
+        *,
+        also: Sequence[Estimator] = (),
+        **settings: Any,
+    ) -> list[Row]:
+        specs: list[Any] = [self.spec, *also]
+        if all(spec.alike(teacher) and not spec.intercept for spec in specs):
+            return _rows_of_equal_classes(teacher, specs, alpha, dimension, seed, **settings)
+        return _rows_of_unequal_classes(teacher, specs, alpha, dimension, seed, **settings)
+
+
+def _rows_of_equal_classes(
+    teacher: AnyTeacher,
+    specs: Sequence[ERM],
+    alpha: float,
+    dimension: int,
+    seed: int,
+    *,
+    solver: str = "auto",
+    tol: float = 1e-8,
+    test_samples: int | None = None,
+) -> list[Row]:
+    """Fit every specification to the same samples; those with a ridge share one path of fits.
+
+    A ridge 'optimal' is the theory's best at this α. The errors follow from the overlaps of the
+    weights, or are counted on `test_samples` new samples.
+    """
+    n = n_samples(alpha, dimension)
+    loss = specs[0].loss
+    settings: dict[str, Any] = {"n_classes": teacher.n_classes, "tol": tol}
+    ridges = [_ridge_of(spec, teacher, alpha) for spec in specs if spec.penalty is None]
+    X, y, truth = teacher.sample(n, dimension, seed)
+    path = iter(_path(X, y, loss, ridges, solver=solver, **settings))
+    rows = []
+    for spec in specs:
+        if spec.penalty is None:
+            fit = next(path)
+        else:
+            fit = fit_erm(X, y, loss, penalty=spec.penalty, **settings)
+        uninterrupted(fit)
+        chances = _probabilities_of(fit, loss, teacher.n_classes)
+        found = measured(fit.weights, truth, teacher, seed, test_samples, chances)
+        rows.append(_row(teacher, spec, fit, found, alpha, dimension, n, seed))
+    return rows
+
+
+def _rows_of_unequal_classes(
+    teacher: Any,
+    specs: Sequence[ERM],
+    alpha: float,
+    dimension: int,
+    seed: int,
+    *,
+    solver: str = "auto",
+    tol: float = 1e-8,
+    test_samples: int | None = None,
+) -> list[Row]:
+    """Fit every specification to the same samples, with its intercept and class weights.
+
+    Class weights are those of the population, as in the theory. The scores follow from the law of
+    the fields of the weights.
+    """
+    if any(isinstance(spec.ridge, str) for spec in specs):
+        raise InvalidInput("fits of classes that are not alike take a ridge as a number")
+    n = n_samples(alpha, dimension)
+    loss = specs[0].loss
+    X, y, truth = teacher.sample(n, dimension, seed)
+    rows = []
+    for spec in specs:
+        class_weight = None
+        if spec.class_weight is not None:
+            class_weight = dict(enumerate(spec.loss_weights(teacher.class_shares).tolist()))
+        fit = fit_erm(
+            X,
+            y,
+            loss,
+            float(spec.ridge),
+            intercept=spec.intercept,
+            class_weight=class_weight,
+            n_classes=teacher.n_classes,
+            tol=tol,
+        )
+        uninterrupted(fit)
+        law = weights_law(teacher, fit.weights, fit.intercepts, truth)
+        found = population_scores(law, _probabilities_of(fit, loss, teacher.n_classes)).columns
+        if spec.intercept:
+            found["intercepts"] = numbers_text(fit.intercepts - fit.intercepts.mean())
+        rows.append(_row(teacher, spec, fit, found, alpha, dimension, n, seed))
+    return rows
+
+
+def _path(X: Any, y: Any, loss: Any, ridges: list[Any], **settings: Any) -> list[ERMFit]:
+    """Return one fit for each ridge; none for no ridge."""
+    if not ridges:
+        return []
+    return fit_erm_path(X, y, loss, ridges, **settings)
+
+
+def _row(
+    teacher: Any,
+    spec: ERM,
+    fit: Any,
+    found: Row,
+    alpha: float,
+    dimension: int,
+    n: int,
+    seed: int,
+) -> Row:
+    """Return the row of one fit; `found` has its overlaps and errors."""
+    columns = dict(spec.columns)
+    if spec.penalty is None:
+        columns["ridge"] = fit.ridge
+    return make_row(
+        source="erm",
+        **teacher.columns,
+        alpha=float(alpha),
+        **columns,
+        training_error=fit.training_error,
+        training_loss=fit.training_loss,
+        status=fit.status,
+        dimension=dimension,
+        n_samples=n,
+        seed=seed,
+        **found,
+    )
+
+
+def _probabilities_of(fit: Any, loss: Any, n_classes: int) -> Any:
+    """Return the fit's probabilities as a function of its fields; None for a direction alone."""
+    if fit.loss != loss.name or loss.probabilities(np.zeros((1, n_classes))) is None:
+        return None
+    return loss.probabilities
+
+
+def _ridge_of(spec: ERM, teacher: AnyTeacher, alpha: float) -> Any:
+    """Return the ridge as a number; 'optimal' is the theory's best at this α."""
+    if spec.ridge == "optimal":
+        return _best_ridge(teacher, spec.loss, float(alpha))
+    return spec.ridge
+
+
+@lru_cache(maxsize=4096)
+def _best_ridge(teacher: AnyTeacher, loss: Any, alpha: float) -> float:
+    """Return the ridge of least error, once for a problem: all its instances are fitted at it."""
+    return float(erm_fixed_point(teacher, ERM(loss, "optimal"), alpha).ridge)
