@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.amp.posterior_mean import amp
+from polyceptron.message_passing.posterior_mean import amp
 from polyceptron.problem import Teacher
 from rival_amp import RivalAMP
 

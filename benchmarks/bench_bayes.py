@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.amp.posterior_mean import amp
+from polyceptron.message_passing.posterior_mean import amp
 from polyceptron.problem import Teacher
 from polyceptron.sides.fields.information import many_excess
 from polyceptron.theory.bayes.fixed_points import fixed_points

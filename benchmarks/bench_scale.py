@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.amp.posterior_mean import amp
 from polyceptron.data.design import Design
 from polyceptron.data.stored_designs import FileDesign
 from polyceptron.fit.erm import fit_erm
+from polyceptron.message_passing.posterior_mean import amp
 from polyceptron.problem import Teacher
 
 DIMENSION, CLASSES, NOISE, RIDGE = 2000, 3, "gaussian:0.5", 1.0

@@ -56,7 +56,7 @@ MUTATIONS = [
     ),
     Mutation(
         "cavity variance with correlated features",
-        "amp/iteration.py",
+        "message_passing/iteration.py",
         "new = s / np.maximum(1 - s * D, _FLAT)",
         "new = s",
         f"{CORRELATED}::test_cavity_fields_are_those_of_runs_without_the_sample",
@@ -346,7 +346,7 @@ MUTATIONS = [
     ),
     Mutation(
         "whitening: the precision's scale",
-        "amp/posterior_mean.py",
+        "message_passing/posterior_mean.py",
         "precision * self.scale**2)\n        return RowEstimate",
         "precision * self.scale)\n        return RowEstimate",
         "tests/agreement/test_spectra_simulated.py",
@@ -388,14 +388,14 @@ MUTATIONS = [
     ),
     Mutation(
         "AMP: the Onsager term dropped",
-        "amp/iteration.py",
+        "message_passing/iteration.py",
         "omega = fields - self.V * self.scores",
         "omega = fields",
         "tests/agreement/test_amp_state_evolution.py::test_runs_follow_state_evolution",
     ),
     Mutation(
         "AMP: Λ per direction",
-        "amp/iteration.py",
+        "message_passing/iteration.py",
         "for _, curvature in found) / (d * directions)",
         "for _, curvature in found) / d",
         "tests/agreement/test_amp_state_evolution.py::test_runs_follow_state_evolution",
@@ -472,14 +472,14 @@ MUTATIONS = [
     ),
     Mutation(
         "fresh samples: the Brier score without the label's own square",
-        "students/simulate.py",
+        "students/measuring.py",
         "1 + scores[1] / n_samples",
         "scores[1] / n_samples",
         "tests/unit/experiments/test_noise.py::test_scores_are_measured_on_fresh_samples",
     ),
     Mutation(
         "what is true of a fresh input: the residual variance",
-        "questions/calibration.py",
+        "sides/fresh_scores.py",
         "channel.label_law(gaps, law.residual).z",
         "channel.label_law(gaps, 0.5 * law.residual).z",
         "tests/unit/theory/test_calibration.py::test_scores_against_drawn_fields",

@@ -1,9 +1,10 @@
 """polyceptron: how well can a linear classifier learn a k-class rule from n = αd examples?
 
 Exact answers in the limit of large d, the algorithms that reach them, and the experiments that
-confirm them. Rooms, in reading and import order: `numerics`, `model`, `theory`, `algorithms`,
-`experiments`, `report`, `cli`. Names are loaded on first use, so that importing is fast; which they
-are, and where each is at home, stands in `__init__.pyi` alone.
+confirm them. Rooms, in reading and import order: `numerics`, `data`, `problem`, `sides`, `theory`,
+`message_passing`, `fit`, `students`, `pictures`, `questions`, `lab`, `report`, `cli`. The public
+names and their modules are listed in `__init__.pyi`; each is loaded on first use, so that importing
+is fast.
 """
 
 import re

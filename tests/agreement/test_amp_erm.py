@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import polyceptron as pc
-from polyceptron.amp.posterior_mean import amp_erm
+from polyceptron.message_passing.posterior_mean import amp_erm
 from polyceptron.problem.losses import as_loss
 from polyceptron.rows import Status
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.amp.posterior_mean import amp
+from polyceptron.message_passing.posterior_mean import amp
 
 BIAS = 2.0
 COLUMNS = ("m", "q", "generalisation_error")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.amp.posterior_mean import amp
+from polyceptron.message_passing.posterior_mean import amp
 
 RIVAL = Path(__file__).parents[2] / "benchmarks" / "rival_amp.py"
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import stdtrit
 
 import polyceptron as pc
-from polyceptron.amp.posterior_mean import amp, amp_erm
+from polyceptron.message_passing.posterior_mean import amp, amp_erm
 
 D, ALPHA, STEPS, RUNS = 400, 2.0, 6, 10
 BIAS = 2.0

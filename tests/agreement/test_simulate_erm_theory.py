@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from polyceptron.students.simulate import run_erm
+from tests.fits import run_erm
 
 from polyceptron.numerics.averages import Average
 from polyceptron.problem import ERM, Teacher

@@ -69,13 +69,13 @@ def light(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("typer.main.get_command", built)
     for module, *names in (
-        ("theory.curve", "curve_parts"),
-        ("theory.bayes_optimal.transitions", "transitions"),
+        ("questions.curve_rows", "curve_parts"),
+        ("theory.bayes.transitions", "transitions"),
         ("theory.separability", "separability"),
-        ("theory.erm.fixed_point", "ridge_parts"),
-        ("theory.asymptotics", "asymptotics"),
-        ("theory.asymptotics", "plan"),
-        ("experiments.data_runs", "amp_rows", "trace_rows"),
+        ("questions.ridge", "ridge_parts"),
+        ("questions.asymptotics", "asymptotics"),
+        ("questions.asymptotics", "plan"),
+        ("lab.data_runs", "amp_rows", "trace_rows"),
         ("report.figures.making", "make_figures"),
         ("report.explorer.server", "serve"),
         ("report.verify", "verify"),

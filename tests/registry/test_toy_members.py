@@ -138,7 +138,7 @@ def test_a_member_of_the_package_is_named_in_one_file() -> None:
                 named.get(node.value, set()).add(path.relative_to(SOURCE).as_posix())
     for files in named.values():
         assert len(files) == 1, named
-        assert files.pop().startswith(("model/priors/", "model/channels/"))
+        assert files.pop().startswith(("problem/priors/", "problem/channels/"))
 
 
 def test_they_are_forgotten_afterwards() -> None:

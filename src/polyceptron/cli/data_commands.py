@@ -70,8 +70,8 @@ def amp(
 
     Example: polyceptron amp --classes 3 --alpha 1.5 --runs 5
     """
-    from polyceptron.amp import posterior_mean
     from polyceptron.lab.data_runs import amp_rows, trace_rows
+    from polyceptron.message_passing import posterior_mean
 
     settings: dict[str, Any] = {"variances": variances, "tol": tol, "max_iter": max_iter}
     if data is not None or labels is not None:

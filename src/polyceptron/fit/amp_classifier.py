@@ -39,14 +39,14 @@ import scipy.optimize
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
-from polyceptron.amp.iteration import Posterior, correlated_amp
-from polyceptron.amp.posterior_mean import amp
 from polyceptron.data.checks import Labels, check_choice
 from polyceptron.data.design import Design, threads_of_data
 from polyceptron.data.stored_designs import BlockwiseDesign, open_design
 from polyceptron.data.watching import uninterrupted
 from polyceptron.errors import InvalidInput
 from polyceptron.fit import linear_classifier as linear
+from polyceptron.message_passing.iteration import Posterior, correlated_amp
+from polyceptron.message_passing.posterior_mean import amp
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.problem.channels import Channel, GaussianNoise, as_channel
 from polyceptron.problem.priors import as_prior

@@ -90,6 +90,18 @@ def summary_frame(
         The column that is averaged.
     spec : SweepSpec, optional
         Restrict the table to the rows of this sweep.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row for each point of the grid.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with Store(tempfile.mkdtemp() + "/runs.sqlite", create=True) as store:
+    ...     len(summary_frame(store))
+    0
     """
     return pd.DataFrame(summary(store, quantity=quantity, spec=spec), columns=SUMMARY_COLUMNS)
 

@@ -77,11 +77,33 @@ def twin_point(
     mixture: Mixture, estimator: Any, n_samples: int, *, way: str = "auto",
     directions: int | None = None, draws: int = 8, seed: int = 0, tol: float | None = None,
 ) -> TwinPoint:  # fmt: skip
-    """What a fit to n samples of a mixture with known means scores on fresh ones.
+    """Return how a fit to n samples of a mixture with known means scores on fresh ones.
 
-    `way`: the 'equations', or 'draws' of so many twins, or 'auto', equations where k·d is at most
-    4000. With `directions` the mixture is first projected on so many leading directions of its
-    total covariance. `tol` is that of the equations' error.
+    Parameters
+    ----------
+    mixture : Mixture
+        With its means as vectors, which fix the dimension.
+    estimator : ERM, Loss or str
+    n_samples : int
+    way : {'auto', 'equations', 'draws'}
+        The equations for d → ∞, or fits to drawn samples. By default the equations, where k·d is
+        at most 4000.
+    directions : int, optional
+        Project the mixture first on so many leading directions of its total covariance.
+    draws, seed : int
+        How many samples are drawn, and from which seed.
+    tol : float, optional
+        Of the error by the equations.
+
+    Returns
+    -------
+    TwinPoint
+
+    Examples
+    --------
+    >>> two = Mixture((0.5, 0.5), means=[[1, 0, 0], [-1, 0, 0]])
+    >>> twin_point(two, "square", 6).way
+    'equations'
     """
     if way not in WAYS:
         raise InvalidInput(f"way is {', '.join(WAYS)}, got {way!r}")

@@ -1,4 +1,4 @@
-"""One file for each student: its theory, from `theory/`, and its simulation, from `amp/` or `fit/`.
+"""One file for each student: its theory, and its simulation by message passing or fits.
 
 `student_of` turns a specification or a name into its student, by one table.
 """
@@ -49,6 +49,11 @@ def simulate(
         `teacher.sample(round(alpha * dimension), dimension, seed)` draws the same data again.
     settings
         Options of the solver; `test_samples` counts errors on so many new samples.
+
+    Returns
+    -------
+    dict
+        The tidy row of the fit.
 
     Examples
     --------

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.amp.posterior_mean import AMPResult, amp
 from polyceptron.checks import check_size
 from polyceptron.data.checks import check_choice
 from polyceptron.data.watching import uninterrupted
 from polyceptron.errors import ComputationFailed
+from polyceptron.message_passing.posterior_mean import AMPResult, amp
 from polyceptron.problem.law import Law
 from polyceptron.problem.populations import AnyTeacher, Dataset, check_teacher
 from polyceptron.problem.specs import BayesOptimal, Estimator, PosteriorAverage, Probabilities

@@ -26,7 +26,7 @@ their own fields: with c = E[e_y·z]/(k − 1) the channel's signal
     m = αc⟨s²θ⟩,     q − m² = (αc)²(⟨s³θ⟩ − ⟨s²θ⟩²) + (α/k)⟨s²⟩
 
 Of a mixture the mean of class j is μ_j/√d and noise of variance s_j/(αp_j d) in every direction, so
-that in group c, with levels of eigenvalues as in `theory/populations`,
+that in group c, with levels of eigenvalues as in `sides/scores.py`,
 
     mean Σ G,   covariance Σ s_c G + diag_j(⟨s_c s_j⟩/(αp_j)),   b_j = −(G_jj + ⟨s_j⟩/(αp_j))/2
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import polyceptron as pc
-from polyceptron.amp.posterior_mean import amp, amp_erm
+from polyceptron.message_passing.posterior_mean import amp, amp_erm
 from polyceptron.numerics.orthant import argmax_orthant
 from polyceptron.problem import PRIORS
 from polyceptron.rows import Status

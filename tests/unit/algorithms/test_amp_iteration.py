@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from polyceptron.amp.iteration import Iterate, damped_iteration
+from polyceptron.message_passing.iteration import Iterate, damped_iteration
 from polyceptron.rows import Status
 
 

@@ -13,11 +13,11 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from polyceptron.amp.iteration import correlated_amp
-from polyceptron.amp.posterior_mean import amp
 from polyceptron.data.stored_designs import open_design
 from polyceptron.errors import InvalidInput
 from polyceptron.fit.amp_classifier import AMPClassifier, Correlated, principal
+from polyceptron.message_passing.iteration import correlated_amp
+from polyceptron.message_passing.posterior_mean import amp
 from polyceptron.problem import GaussianNoise, Teacher
 
 NOISE = GaussianNoise(0.3)

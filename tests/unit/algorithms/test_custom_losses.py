@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import minimize
 
 import polyceptron as pc
-from polyceptron.amp.posterior_mean import amp_erm
 from polyceptron.fit.erm import fit_erm, fit_erm_path
+from polyceptron.message_passing.posterior_mean import amp_erm
 from polyceptron.problem import CrossEntropy, Loss, SquareLoss
 from polyceptron.rows import Status
 

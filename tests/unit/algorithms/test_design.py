@@ -10,11 +10,11 @@ import pytest
 import scipy.sparse
 
 import polyceptron as pc
-from polyceptron.amp.posterior_mean import amp
 from polyceptron.data.design import BLOCK_BYTES, Design
 from polyceptron.data.stored_designs import open_design, scaled
 from polyceptron.errors import InvalidInput
 from polyceptron.fit.erm import fit_erm
+from polyceptron.message_passing.posterior_mean import amp
 
 dask = pytest.importorskip("dask")
 pytest.importorskip("dask.array")

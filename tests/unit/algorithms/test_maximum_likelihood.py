@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from polyceptron.students.simulate import run_erm
+from tests.fits import run_erm
 
 import polyceptron as pc
 from polyceptron.data.stored_designs import open_design

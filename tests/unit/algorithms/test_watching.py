@@ -85,7 +85,7 @@ def test_an_interrupted_fit_returns_what_there_is(data):
 
 
 def test_work_of_many_fits_ends_with_an_interrupted_one(data, monkeypatch):
-    from polyceptron.students import simulate as simulate_amp
+    from polyceptron.students import bayes as simulate_amp
 
     X, y, _ = data
     for module in (simulate_amp, amp_classifier):

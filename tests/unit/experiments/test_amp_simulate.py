@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.amp.posterior_mean import amp
 from polyceptron.lab.data_runs import amp_rows, trace_rows
+from polyceptron.message_passing.posterior_mean import amp
 from polyceptron.rows import COLUMNS
 from polyceptron.students.bayes import run_amp
 from polyceptron.students.measuring import draw_single
@@ -42,7 +42,7 @@ def test_seeds_and_precisions() -> None:
 def test_single_precision_data_are_the_same_data(
     teacher: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("polyceptron.students.simulate._BLOCK_NUMBERS", 100)
+    monkeypatch.setattr("polyceptron.students.measuring._BLOCK_NUMBERS", 100)
     single, double = draw_single(teacher, 35, 20, 6), teacher.sample(35, 20, 6)
     np.testing.assert_array_equal(single.X, double.X.astype(np.float32))
     np.testing.assert_array_equal(single.y, double.y)

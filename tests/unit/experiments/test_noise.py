@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from polyceptron.students.simulate import run_erm
 from sweep_fakes import InstantEngine
+from tests.fits import run_erm
 from typer.testing import CliRunner
 
 import polyceptron as pc
@@ -50,7 +50,7 @@ def test_every_noise_has_seeds_and_keys_of_its_own() -> None:
 def test_single_precision_draws_the_same_noisy_labels(
     noise: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("polyceptron.students.simulate._BLOCK_NUMBERS", 100)
+    monkeypatch.setattr("polyceptron.students.measuring._BLOCK_NUMBERS", 100)
     teacher = pc.Teacher(3, noise=noise)  # type: ignore[arg-type]
     single, double = draw_single(teacher, 35, 20, 6), teacher.sample(35, 20, 6)
     np.testing.assert_array_equal(single.X, double.X.astype(np.float32))

@@ -205,7 +205,7 @@ def test_failures_and_merging_at_the_shell(tmp_path: Path) -> None:
 def test_a_dry_run_computes_and_creates_nothing(path: Path, tmp_path: Path) -> None:
     spec = fakes.write_spec(tmp_path, instances=7)
     shown = command(["sweep", str(spec), "--store", str(path), "--dry-run"]).stdout
-    assert "32 rows, 24 stored, 8 to compute in 4 tasks: about" in " ".join(shown.split())
+    assert "32 rows, 24 stored, 8 to compute in 4 tasks on" in " ".join(shown.split())
     new = tmp_path / "new.sqlite"
     shown = command(["sweep", str(spec), "--store", str(new), "--dry-run", "--workers", "2"]).stdout
     assert "32 rows, 0 stored" in " ".join(shown.split())

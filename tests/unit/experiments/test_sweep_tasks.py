@@ -12,7 +12,7 @@ import sweep_fakes as fakes
 from polyceptron.errors import InvalidInput
 from polyceptron.lab.spec import SweepSpec, parse_spec
 from polyceptron.lab.sweep import make_plan
-from polyceptron.lab.tasks import Task, attempt, case_cost, expand
+from polyceptron.lab.tasks import Task, attempt, expand
 from polyceptron.store import Store
 from polyceptron.students.seeds import seed_of, seed_path
 
@@ -137,16 +137,11 @@ def test_keys_never_change() -> None:
     ]
 
 
-def test_the_plan_counts_and_costs() -> None:
+def test_the_plan_counts() -> None:
     plan = make_plan(spec())
     assert (plan.rows, plan.stored, plan.to_do) == (len(keys(spec())), 0, len(keys(spec())))
     assert plan.tasks_to_do == sum(1 for _ in expand(spec()))
-    costs = sum(case_cost(content) for task in expand(spec()) for content in task.cases)
-    assert plan.seconds == pytest.approx(costs)
     assert plan.largest_bytes == 8 * 60 * 20
-    content = tasks("erm")[0].cases[0]  # at large d, the cost grows as n d
-    large, larger = ({**content, "dimension": d} for d in (10_000, 100_000))
-    assert case_cost(larger) == pytest.approx(100 * case_cost(large), rel=0.02)
     assert make_plan(theory(3)).largest_bytes == 0
 
 
@@ -202,7 +197,6 @@ def test_planning_looks_up_its_own_rows_alone(
             store.add(attempt(fakes.draw, task))
         plan = make_plan(small, store)
     assert (plan.rows, plan.stored) == (404, 12)
-    assert plan.scale  # an empty store is a store: its timings are asked for as well
 
 
 def test_repeated_values_are_found_in_linear_time() -> None:

@@ -16,7 +16,7 @@ from polyceptron.report.explorer.page_tasks import (
     is_slow,
     limits_task,
     perform,
-    simulate,
+    simulation_messages,
     spaced,
     tasks_of,
 )
@@ -121,11 +121,14 @@ def test_a_slow_curve_begins_with_few_points_and_has_more_where_it_bends() -> No
 
 def test_a_simulation_lies_near_the_theory_and_follows_its_seed() -> None:
     page = make_settings({"dimension": 200, "places": 2, "runs": 2, "low": 1.0, "high": 2.0})
-    first = [message["row"] for message in simulate(page)]
-    again = [message["row"] for message in simulate(page)]
+    first = [message["row"] for message in simulation_messages(page)]
+    again = [message["row"] for message in simulation_messages(page)]
     assert first == again
     assert [row["seed"] for row in first] == [0, 1, 2, 3]
-    other = [message["row"] for message in simulate(make_settings({**page.as_dict(), "seed": 9}))]
+    other = [
+        message["row"]
+        for message in simulation_messages(make_settings({**page.as_dict(), "seed": 9}))
+    ]
     assert other[0]["generalisation_error"] != first[0]["generalisation_error"]
     theory = {p.alpha: p for p in fixed_points(page.teacher, [1.0, 2.0]) if p.branch == "amp"}
     for row in first:
@@ -139,7 +142,7 @@ def test_the_best_ridge_of_a_fit_is_the_theory_s(method: str) -> None:
     page = make_settings(
         {"simulation": method, "ridge_rule": "optimal", "places": 1, "runs": 1, "dimension": 60}
     )
-    (message,) = simulate(page)
+    (message,) = simulation_messages(page)
     assert message["row"]["ridge"] == pytest.approx(0.8617, abs=1e-4)
     assert message["row"]["alpha"] == page.alpha
 

@@ -27,7 +27,7 @@ from polyceptron.report.explorer.page_figures import (
     spectrum_words,
     without,
 )
-from polyceptron.report.explorer.page_tasks import key_of, perform, simulate, tasks_of
+from polyceptron.report.explorer.page_tasks import key_of, perform, simulation_messages, tasks_of
 from polyceptron.report.explorer.settings import (
     SCORES,
     SETTINGS,
@@ -94,7 +94,7 @@ def test_the_python_lines_give_the_table_that_csv_gives(
         assert np.abs(drawn - away["generalisation_error"]).max() < 0.004, key
     assert (tmp_path / "curves.png").stat().st_size > 1000
     for found, simulation in zip(scope["simulations"].values(), simulations, strict=True):
-        rows = [message["row"] for message in simulate(simulation)]
+        rows = [message["row"] for message in simulation_messages(simulation)]
         assert [row["generalisation_error"] for row in found] == pytest.approx(
             [row["generalisation_error"] for row in rows], rel=1e-9
         )
@@ -208,7 +208,9 @@ def test_the_figures_are_plain_json_for_everything_that_can_be_shown(hard: Any) 
     page, curves, others = hard
     rows = [
         message["row"]
-        for message in simulate(make_settings({"dimension": 30, "places": 2, "high": 2.0}))
+        for message in simulation_messages(
+            make_settings({"dimension": 30, "places": 2, "high": 2.0})
+        )
     ]
     symbols = [Simulated(page, rows, 0)]
     for shown in SETTINGS["shown"].words:
@@ -376,7 +378,7 @@ def test_simulations_have_symbols_for_scores_in_the_figure_and_in_what_is_taken_
     }  # fmt: skip
     page = make_settings(asked)
     runs = [make_settings({**asked, "simulation": name}) for name in ("cross-entropy", "amp")]
-    rows = [[message["row"] for message in simulate(one)] for one in runs]
+    rows = [[message["row"] for message in simulation_messages(one)] for one in runs]
     simulated = [
         Simulated(one, some, i) for i, (one, some) in enumerate(zip(runs, rows, strict=True))
     ]
@@ -492,7 +494,7 @@ def test_a_population_is_in_the_lines(sketched: None, unequal: Any) -> None:
     recalls = [float(x) for x in points["cross-entropy"][0]["recall"].split(",")]
     assert [chance[0, 3], chance[1, 4]] == pytest.approx(recalls, abs=1e-3)
     (rows,) = scope["simulations"].values()
-    assert [row["recall"] for row in rows] == [m["row"]["recall"] for m in simulate(run)]
+    assert [row["recall"] for row in rows] == [m["row"]["recall"] for m in simulation_messages(run)]
 
 
 def test_a_page_for_a_lecture_needs_nothing_from_elsewhere(hard: Any) -> None:

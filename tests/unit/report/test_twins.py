@@ -210,7 +210,10 @@ def test_report_names_the_nearest_model_and_its_limits():
             "needs a dimension",
         ),
         (lambda X, y: pc.twin_point(pc.Mixture.from_data(X, y), "square", 9, way="any"), "way is"),
-        (lambda X, y: pc.Mixture.from_data(X, y).theory("square", 9, directions=99), "directions"),
+        (
+            lambda X, y: pc.twin_point(pc.Mixture.from_data(X, y), "square", 9, directions=99),
+            "directions",
+        ),
         (lambda X, y: pc.twin_report(X, y, models=["fitted"]), "models are"),
     ],
 )

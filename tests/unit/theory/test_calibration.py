@@ -13,6 +13,7 @@ from polyceptron.problem.channels import as_channel
 from polyceptron.questions.calibration import fresh_scores
 from polyceptron.questions.curve_rows import curve_rows
 from polyceptron.sides.fresh_scores import fresh_fields
+from polyceptron.students import student_of
 
 LAW = Law.of_overlaps(0.8, 1.5, 0.7)
 
@@ -29,7 +30,9 @@ def test_scores_against_drawn_fields(k):
     most = np.log(np.exp(z).sum(1))
     for noise in ("gaussian:0.5", "flips:0.1"):
         loss = most - z[np.arange(n), as_channel(noise).sample(teacher, rng)]
-        found = fresh_scores(pc.Teacher(k, noise=noise), "cross-entropy", LAW)["test_loss"]
+        found = fresh_scores(pc.Teacher(k, noise=noise), student_of("cross-entropy"), LAW)[
+            "test_loss"
+        ]
         allowed = 4 * loss.std() / math.sqrt(n) + (1e-3 if k > 3 else 0)
         assert abs(found - loss.mean()) < allowed, noise
 
@@ -88,7 +91,9 @@ def test_a_temperature_is_undone_by_the_best_one():
     assert found.temperature > 1.5
     point = pc.erm_fixed_point(teacher, pc.ERM("cross-entropy", 1e-2), 4.0)
     losses = [
-        fresh_scores(teacher, "cross-entropy", Law(point.tau, point.q / T**2, 1.0))["test_loss"]
+        fresh_scores(teacher, student_of("cross-entropy"), Law(point.tau, point.q / T**2, 1.0))[
+            "test_loss"
+        ]
         for T in (0.97 * found.temperature, found.temperature, 1.03 * found.temperature)
     ]
     assert losses[1] == min(losses) < found.test_loss

@@ -159,7 +159,7 @@ def test_the_average_of_the_posterior_answers_as_the_posterior_does(noise: str) 
     """Z_l(ω, V) is ordered as ω_l: one answer, one error, and the vote is the surer of its own."""
     teacher = pc.Teacher(3, noise=noise)
     omega = np.random.default_rng(2).standard_normal((200, 3))
-    vote = pc.BayesOptimal().probabilities(teacher, Law.bayes(0.3))(omega)
+    vote = student_of("bayes").probabilities(teacher, Law.bayes(0.3))(omega)
     assert (vote.argsort(1) == omega.argsort(1)).all()
     average, best = row("average", teacher, 2.0), row("bayes", teacher, 2.0)
     assert average == {**best, "estimator": "average"}

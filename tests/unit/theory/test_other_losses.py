@@ -13,8 +13,8 @@ from scipy.optimize import fsolve
 from scipy.special import ndtr
 
 import polyceptron as pc
-from polyceptron.amp.posterior_mean import amp_erm
 from polyceptron.errors import InvalidInput
+from polyceptron.message_passing.posterior_mean import amp_erm
 from polyceptron.problem import as_channel, as_loss
 from polyceptron.problem.law import Law
 from polyceptron.sides.fields.integrand import FEW

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from polyceptron.students.simulate import run_erm
+from tests.fits import run_erm
 
 import polyceptron as pc
 from polyceptron.checks import difference_basis

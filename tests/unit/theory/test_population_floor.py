@@ -11,9 +11,9 @@ import polyceptron as pc
 from polyceptron.checks import difference_basis
 from polyceptron.problem import BayesOptimal, Teacher, as_channel
 from polyceptron.problem.populations import Mixture
-from polyceptron.questions import best_rules
 from polyceptron.sides.generalisation import error_floor
 from polyceptron.students import student_of
+from polyceptron.theory import best_rules
 from polyceptron.theory.best_rules import linear_floor, population_floor
 
 

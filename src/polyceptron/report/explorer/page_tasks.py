@@ -121,7 +121,7 @@ def perform(task: Task) -> Iterator[dict[str, Any]]:
         rows = student.rows(teacher, [settings.alpha], branch="all", tol=within)
         yield {"result": [json_ready(row) for row in rows], "done": 1}
     elif kind == "simulation":
-        yield from simulate(settings)
+        yield from simulation_messages(settings)
     elif kind == "limits":
         yield {"result": _limits(settings), "done": 1}
     elif kind == "landscape":
@@ -168,7 +168,7 @@ def _curve(settings: form.PageSettings) -> Iterator[dict[str, Any]]:
         yield {"result": [json_ready(row) for row in rows], "done": done}
 
 
-def simulate(settings: form.PageSettings) -> Iterator[dict[str, Any]]:
+def simulation_messages(settings: form.PageSettings) -> Iterator[dict[str, Any]]:
     """Rows of message passing or empirical risk minimisation, one instance at a time."""
     teacher: Any = settings.teacher
     for i, alpha in enumerate(spaced(settings, settings.places)):

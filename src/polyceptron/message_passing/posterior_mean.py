@@ -32,14 +32,14 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from polyceptron import checks
-from polyceptron.amp import iteration
-from polyceptron.amp.iteration import Iterate, Step, inner
 from polyceptron.data import checks as data_checks
 from polyceptron.data.design import weights_or_ones
 from polyceptron.data.stored_designs import scaled
 from polyceptron.data.watching import Callback, Watch
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
+from polyceptron.message_passing import iteration
+from polyceptron.message_passing.iteration import Iterate, Step, inner
 from polyceptron.numerics import Array
 from polyceptron.problem.law import Belief, RowEstimate
 from polyceptron.problem.losses import as_loss
