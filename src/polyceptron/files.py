@@ -12,7 +12,8 @@ import os
 import stat
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -63,22 +64,64 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
 
     A file that is replaced keeps its permissions; a new one gets those of the umask.
     """
-    target = _destination(Path(path))
+    write_together({Path(path): write})
+
+
+def write_together(writers: Mapping[Path, Callable[[Path], object]]) -> None:
+    """Write several files as `write_atomically` does one: all of them appear, or none.
+
+    Each is written beside its place, `path: write`. They are moved into place only when all of them
+    are written and every place can still take its file.
+    """
+    drafts: list[_Draft] = []
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=Path(path).suffix)
-    except OSError as error:
-        raise InvalidInput(f"cannot write {str(path)!r}: {error.strerror}") from None
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write(temporary)
-        if _destination(Path(path)) != target:  # writing may take minutes
-            raise InvalidInput(f"cannot write {str(path)!r}: it was replaced by a link meanwhile")
-        os.umask(umask := os.umask(0))
-        temporary.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~umask)
-        temporary.replace(target)
+        for path, write in writers.items():
+            draft = _Draft.beside(path)
+            drafts.append(draft)
+            write(draft.temporary)
+        for draft in drafts:
+            draft.check_place()
+        for draft in drafts:
+            draft.move()
     finally:
-        temporary.unlink(missing_ok=True)
+        for draft in drafts:
+            draft.temporary.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A file in the making: what it was asked to be called, its real place, and where it is now."""
+
+    path: Path
+    target: Path
+    temporary: Path
+
+    @classmethod
+    def beside(cls, path: Path) -> _Draft:
+        """An empty file of a new name in the folder that the file will be in."""
+        target = _destination(path)
+        try:
+            handle, name = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=path.suffix)
+        except OSError as error:
+            raise InvalidInput(f"cannot write {str(path)!r}: {error.strerror}") from None
+        os.close(handle)
+        return cls(path, target, Path(name))
+
+    def check_place(self) -> None:
+        """Raise if the place was taken by something else: writing may take minutes."""
+        if _destination(self.path) != self.target:
+            raise InvalidInput(
+                f"cannot write {str(self.path)!r}: it was replaced by a link meanwhile"
+            )
+
+    def move(self) -> None:
+        """Give the file its permissions and its name."""
+        os.umask(umask := os.umask(0))
+        mode = 0o666 & ~umask
+        if self.target.exists():
+            mode = stat.S_IMODE(self.target.stat().st_mode)
+        self.temporary.chmod(mode)
+        self.temporary.replace(self.target)
 
 
 def write_text(path: str | Path, text: str) -> None:
