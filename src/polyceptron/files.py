@@ -163,17 +163,26 @@ def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
     first = npy.read_magic(file) == (1, 0)
     shape, _, dtype = (npy.read_array_header_1_0 if first else npy.read_array_header_2_0)(file)
+    if any(isinstance(size, bool) or size < 0 for size in shape):  # numpy takes True for 1
+        raise ValueError(f"the shape {shape} of an array must be whole numbers of 0 or more")
     return shape, dtype
 
 
-def check_archive(path: str | Path, what: str, share: float = 0.5) -> None:
-    """Raise if the arrays of a .npz file would fill more than this share of the machine's memory.
+def machine_memory() -> int:
+    """The memory of this machine, in bytes."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
-    Only the headers are read: a file of a few megabytes may unpack to any size.
+
+def check_archive(path: str | Path, what: str, share: float = 0.5) -> dict[str, np.dtype[Any]]:
+    """The type of each array of a .npz file, by name; only their headers are read.
+
+    Raise if the arrays would fill more than this share of the machine's memory: a file of a few
+    megabytes may unpack to any size.
     """
     check_readable(path, what)
-    allowed = share * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    allowed = share * machine_memory()
     size = 0
+    types: dict[str, np.dtype[Any]] = {}
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
@@ -182,6 +191,7 @@ def check_archive(path: str | Path, what: str, share: float = 0.5) -> None:
                     with archive.open(member) as file:
                         shape, dtype = read_npy_header(file)
                     size += max(0, math.prod(shape) * dtype.itemsize - member.file_size)
+                    types[member.filename.removesuffix(".npy")] = dtype
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, RuntimeError) as error:
         raise InvalidInput(f"{str(path)!r} is no .npz file, or a damaged one: {error}") from None
     if size > allowed:
@@ -189,6 +199,7 @@ def check_archive(path: str | Path, what: str, share: float = 0.5) -> None:
             f"unpacked, the {what} {str(path)!r} would take {size / 1e9:.3g} GB, and this "
             f"machine's memory allows {allowed / 1e9:.3g} GB: keep fewer rows or columns"
         )
+    return types
 
 
 def _destination(path: Path) -> Path:

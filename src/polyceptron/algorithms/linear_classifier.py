@@ -31,6 +31,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from polyceptron.algorithms.data_checks import Labels, check_choice, check_label_count
 from polyceptron.algorithms.design import BLOCK_BYTES, ColumnMoments, Design
+from polyceptron.algorithms.sparse_checks import compressed_rows
 from polyceptron.algorithms.stored_designs import FileDesign, ScaleRows, open_design, scaled
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import as_numbers
@@ -239,8 +240,11 @@ def prior_shift(
 def _opened(X: Any) -> tuple[Any, bool]:
     """The design of an X that is not to be copied (read from elsewhere, or large), and that it is.
 
-    A small map of floats is read from its file, so that one cut short is an error message.
+    A small map of floats is read from its file, so that one cut short is an error message. The
+    indices of a sparse matrix are checked, since compiled code relies on them.
     """
+    if issparse(X):
+        return compressed_rows(X), False
     matrix = isinstance(X, np.ndarray) and X.ndim == 2 and X.size > 0
     floats, mapped = matrix and X.dtype in (np.float32, np.float64), isinstance(X, np.memmap)
     large = matrix and X.nbytes > BLOCK_BYTES and (floats or mapped)

@@ -24,6 +24,7 @@ import numpy as np
 
 from polyceptron.algorithms.data_checks import check_labels
 from polyceptron.algorithms.message_passing.posterior_mean import AMPResult
+from polyceptron.algorithms.sparse_checks import check_sparse
 from polyceptron.algorithms.stored_designs import open_design, scaled
 from polyceptron.display import steps
 from polyceptron.errors import InvalidInput
@@ -42,6 +43,7 @@ _REPORTED = (
     "residual", "damping", "ridge", "distance_bound", "training_loss", "training_error",
     "matrix_passes",
 )  # fmt: skip
+_INDEX_ARRAYS = ("shape", "indices", "indptr", "row", "col", "coords", "offsets")
 ENDINGS = (".npy", ".npz", ".zarr", ".parquet")
 
 
@@ -55,13 +57,7 @@ def open_samples(path: str | Path) -> Any:
     if ending == ".npy":
         return _open_array(place, "samples")
     if ending == ".npz":
-        check_archive(place, "samples")
-        try:
-            return import_module("scipy.sparse").load_npz(place)
-        except Exception as error:
-            raise InvalidInput(
-                f"{str(path)!r} is no sparse matrix of scipy, or a damaged one: {error}"
-            ) from None
+        return _open_sparse(place)
     try:
         if ending == ".zarr":
             return import_module("dask.array").from_zarr(str(place))
@@ -71,6 +67,25 @@ def open_samples(path: str | Path) -> Any:
         raise InvalidInput(f"reading {ending} needs Dask: {needed} ({error})") from None
     except Exception as error:
         raise InvalidInput(f"cannot read {str(path)!r} as {ending[1:]}: {error}") from None
+
+
+def _open_sparse(path: Path) -> Any:
+    """A sparse matrix (n, d) whose indices all lie inside it."""
+    types = check_archive(path, "samples")
+    for name in _INDEX_ARRAYS:
+        if name in types and types[name].kind not in "iu":  # scipy would round them
+            raise InvalidInput(
+                f"{str(path)!r} is a damaged sparse matrix: its array {name!r} must hold whole "
+                f"numbers, got {types[name]} values"
+            )
+    try:
+        X = import_module("scipy.sparse").load_npz(path)
+    except Exception as error:
+        raise InvalidInput(
+            f"{str(path)!r} is no sparse matrix of scipy, or a damaged one: {error}"
+        ) from None
+    check_sparse(X, repr(str(path)))
+    return X
 
 
 def _open_array(path: Path, what: str) -> Any:
