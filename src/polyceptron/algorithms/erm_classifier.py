@@ -29,6 +29,7 @@ from polyceptron.algorithms.stored_designs import open_design
 from polyceptron.algorithms.watching import Watch
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import as_numbers, check_ridge
+from polyceptron.model.labels import label_values
 from polyceptron.model.losses import as_loss
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
@@ -443,7 +444,8 @@ class ERMClassifier(linear.LinearClassifier):
     def _again(self, X: Any, y: Any, sample_weight: Any) -> TrainingData:
         """The samples of the fit, a second time."""
         self._features(X)
-        kept, y = self.classes_, np.asarray(y)
+        kept = self.classes_
+        y = label_values(y)
         if not np.array_equal(np.unique(y), kept):
             raise InvalidInput(f"y must hold the classes of the fit, {kept}, got {np.unique(y)}")
         return self._check_training_data(X, y, sample_weight)

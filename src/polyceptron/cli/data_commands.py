@@ -122,6 +122,7 @@ def fit(
     from polyceptron.algorithms.erm.fit import fit_erm
     from polyceptron.algorithms.stored_designs import open_design
     from polyceptron.experiments.data_runs import chosen_fit, open_samples, read_labels
+    from polyceptron.model.labels import class_labels
     from polyceptron.report.data.reading import read_samples
 
     value, *others = [ridge] if ridge == "auto" else list[Any](parse_numbers(ridge, "--ridge"))
@@ -147,7 +148,8 @@ def fit(
             X, y = table.encoder().fit_transform(table.X), table.y
             settings["standardise"] = True
         else:
-            X, y = open_design(open_samples(data)), read_labels(labels)  # type: ignore[arg-type]
+            y = class_labels(read_labels(labels))  # type: ignore[arg-type]  # not None, as above
+            X = open_design(open_samples(data))
         report = chosen_fit(X, y, ridge=value, source=str(data), **settings)
     _keep_report(report, estimator, data, out, as_json)
 

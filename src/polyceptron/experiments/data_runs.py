@@ -34,6 +34,7 @@ from polyceptron.experiments.tasks import seed_of
 from polyceptron.files import check_archive, check_readable, read_npy_header
 from polyceptron.model import AnyTeacher, BayesOptimal
 from polyceptron.model.checks import check_size
+from polyceptron.model.labels import class_labels, label_values
 from polyceptron.rows import Row, Status, average_instances, frame
 from polyceptron.theory.curve import curve_rows
 from polyceptron.theory.loop import state_evolution
@@ -109,10 +110,14 @@ def _open_array(path: Path, what: str) -> Any:
 
 
 def read_labels(path: Path) -> Any:
-    """Labels (n,), numbers or text."""
+    """Labels (n,), numbers or text, or an error message."""
     if path.suffix != ".npy":
         raise InvalidInput(f"labels must be in a .npy file, got {str(path)!r}")
-    return np.array(_open_array(path, "labels"))
+    return label_values(np.array(_open_array(path, "labels")), name=_named(path))
+
+
+def _named(labels: Path) -> str:
+    return f"the file of labels {str(labels)!r}"
 
 
 def fit_of_files(
@@ -120,8 +125,8 @@ def fit_of_files(
 ) -> dict[str, Any]:
     """Message passing or a certified fit to files: weights (d, k), offset (k,), a report."""
     y, classes = read_labels(labels), None
-    if y.dtype.kind in "US":
-        classes, y = np.unique(y, return_inverse=True)
+    if y.dtype.kind in "Ub":
+        classes, y = np.unique(class_labels(y, name=_named(labels)), return_inverse=True)
     design = open_design(open_samples(data))
     check_labels(y, design.n_samples, more.get("n_classes"))  # before anything of X is read
     begin = time.monotonic()

@@ -28,8 +28,9 @@ from polyceptron.algorithms.erm_classifier import ERMClassifier
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, Mixture, Teacher
-from polyceptron.model.checks import check_size
+from polyceptron.model.checks import as_numbers, check_size
 from polyceptron.model.estimators import as_erm
+from polyceptron.model.labels import class_labels
 from polyceptron.model.populations.mixture import LARGEST_FULL
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import from_replicates
@@ -248,9 +249,10 @@ def twin_report(
     >>> list(found.frame["model"])
     ['measured', 'measured', 'own', 'own']
     """
-    X, labels = np.asarray(X, dtype=float), np.asarray(y)
-    if X.ndim != 2 or labels.shape != X.shape[:1]:
-        raise InvalidInput(f"X is (samples, features), y (samples,), got {X.shape}, {labels.shape}")
+    X = as_numbers(X, "X").astype(float)
+    if X.ndim != 2:
+        raise InvalidInput(f"X must be (samples, features), got shape {X.shape}")
+    labels = class_labels(y, len(X))
     if not models or not set(models) <= set(MODELS):
         raise InvalidInput(f"models are {', '.join(MODELS)}, got {models!r}")
     X = X[:, np.ptp(X, axis=0) > 0]
