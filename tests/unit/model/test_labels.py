@@ -34,7 +34,7 @@ REFUSED = {
     "continuous": (Y + 0.25, "continuous values, such as 0.25 in row 0"),
     "one fraction": (with_first(0.5, float), "continuous values, such as 0.5 in row 0"),
     "enormous": (with_first(1e300, float), "continuous values, such as 1e[+]300"),
-    "complex": (Y + 0j, "complex numbers"),
+    "complex": (Y + 0j, "Complex data not supported: y holds complex128"),
     "dates": (Y.astype("datetime64[D]"), "dates"),
     "times": (Y.astype("timedelta64[s]"), "time differences"),
     "bytes": (NAMES.astype("S"), "bytes"),
@@ -70,7 +70,7 @@ ANY_LABELS = {
     "ERMClassifier, auto": lambda y: pc.ERMClassifier().fit(X, y),
     "AMPClassifier": lambda y: pc.AMPClassifier(noise="gaussian:0.5", tol=1e-2).fit(X, y),
     "predicted_curve": lambda y: pc.predicted_curve(pc.ERMClassifier(ridge=1.0), X, y),
-    "twin_report": lambda y: pc.twin_report(X, y, train_sizes=[1.0], models=["isotropic"], draws=1),
+    "twin_report": lambda y: pc.twin_report(X, y, train_sizes=[1.0], models=["isotropic"], draws=2),
 }
 INDICES = {
     "fit_erm": lambda y: pc.fit_erm(X, y, "square", 1.0),

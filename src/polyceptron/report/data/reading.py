@@ -204,16 +204,16 @@ def _wrong_labels(column: pd.Series[Any], name: str) -> list[str]:
             f"{missing.argmax() + 1}: drop those rows first"
         ]
     y = column.to_numpy()
-    values, counts = np.unique(y.astype(str), return_counts=True)
-    if y.dtype.kind == "f" and values.size > max(20, 0.1 * y.size):
+    if y.dtype.kind == "f" and np.unique(y).size > max(20, 0.1 * y.size):
         return [
-            f"the target {name!r} has {values.size} different values in {y.size} rows: that is a "
-            "number to predict, not a class; group it into classes first"
+            f"the target {name!r} has {np.unique(y).size} different values in {y.size} rows: that "
+            "is a number to predict, not a class; group it into classes first"
         ]
     try:
         class_labels(y, name=f"the target {name!r}")
     except InvalidInput as error:
         return [str(error)]
+    values, counts = np.unique(y.astype(str), return_counts=True)
     few = counts < 3
     return [
         f"class {str(value)!r} of {name!r} has {count} sample{'s' if count > 1 else ''}: at least "
