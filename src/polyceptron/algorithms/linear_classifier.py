@@ -257,8 +257,10 @@ def _opened(X: Any) -> tuple[Any, bool]:
 
 def _n_samples(X: Any) -> int | None:
     """n of a matrix (n, d), None for a list or what is no matrix."""
-    shape = getattr(X, "shape", ())
-    return shape[0] if len(shape) == 2 else None
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    if len(shape) != 2:
+        return None
+    return shape[0]
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
