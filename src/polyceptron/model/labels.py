@@ -62,7 +62,9 @@ def one_class_only(classes: NDArray[Any], name: str, cure: str = "") -> InvalidI
     if classes.size == 0:
         return InvalidInput(f"{name} is empty: {ALLOWED}")
     found = str(classes[0])
-    return InvalidInput(f"{name} has one class only, {found!r}: at least two are needed{cure}")
+    return InvalidInput(
+        f"{name} has one class only, {found!r}: at least two classes are needed{cure}"
+    )
 
 
 def label_values(y: Any, n_samples: int | None = None, name: str = "y") -> NDArray[Any]:
