@@ -12,7 +12,8 @@ import os
 import stat
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -63,22 +64,64 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
 
     A file that is replaced keeps its permissions; a new one gets those of the umask.
     """
-    target = _destination(Path(path))
+    write_together({Path(path): write})
+
+
+def write_together(writers: Mapping[Path, Callable[[Path], object]]) -> None:
+    """Write several files as `write_atomically` does one: all of them appear, or none.
+
+    Each is written beside its place, `path: write`. They are moved into place only when all of them
+    are written and every place can still take its file.
+    """
+    drafts: list[_Draft] = []
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=Path(path).suffix)
-    except OSError as error:
-        raise InvalidInput(f"cannot write {str(path)!r}: {error.strerror}") from None
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write(temporary)
-        if _destination(Path(path)) != target:  # writing may take minutes
-            raise InvalidInput(f"cannot write {str(path)!r}: it was replaced by a link meanwhile")
-        os.umask(umask := os.umask(0))
-        temporary.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~umask)
-        temporary.replace(target)
+        for path, write in writers.items():
+            draft = _Draft.beside(path)
+            drafts.append(draft)
+            write(draft.temporary)
+        for draft in drafts:
+            draft.check_place()
+        for draft in drafts:
+            draft.move()
     finally:
-        temporary.unlink(missing_ok=True)
+        for draft in drafts:
+            draft.temporary.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A file in the making: what it was asked to be called, its real place, and where it is now."""
+
+    path: Path
+    target: Path
+    temporary: Path
+
+    @classmethod
+    def beside(cls, path: Path) -> _Draft:
+        """An empty file of a new name in the folder that the file will be in."""
+        target = _destination(path)
+        try:
+            handle, name = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=path.suffix)
+        except OSError as error:
+            raise InvalidInput(f"cannot write {str(path)!r}: {error.strerror}") from None
+        os.close(handle)
+        return cls(path, target, Path(name))
+
+    def check_place(self) -> None:
+        """Raise if the place was taken by something else: writing may take minutes."""
+        if _destination(self.path) != self.target:
+            raise InvalidInput(
+                f"cannot write {str(self.path)!r}: it was replaced by a link meanwhile"
+            )
+
+    def move(self) -> None:
+        """Give the file its permissions and its name."""
+        os.umask(umask := os.umask(0))
+        mode = 0o666 & ~umask
+        if self.target.exists():
+            mode = stat.S_IMODE(self.target.stat().st_mode)
+        self.temporary.chmod(mode)
+        self.temporary.replace(self.target)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -120,17 +163,26 @@ def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
     first = npy.read_magic(file) == (1, 0)
     shape, _, dtype = (npy.read_array_header_1_0 if first else npy.read_array_header_2_0)(file)
+    if any(isinstance(size, bool) or size < 0 for size in shape):  # numpy takes True for 1
+        raise ValueError(f"the shape {shape} of an array must be whole numbers of 0 or more")
     return shape, dtype
 
 
-def check_archive(path: str | Path, what: str, share: float = 0.5) -> None:
-    """Raise if the arrays of a .npz file would fill more than this share of the machine's memory.
+def machine_memory() -> int:
+    """The memory of this machine, in bytes."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
-    Only the headers are read: a file of a few megabytes may unpack to any size.
+
+def check_archive(path: str | Path, what: str, share: float = 0.5) -> dict[str, np.dtype[Any]]:
+    """The type of each array of a .npz file, by name; only their headers are read.
+
+    Raise if the arrays would fill more than this share of the machine's memory: a file of a few
+    megabytes may unpack to any size.
     """
     check_readable(path, what)
-    allowed = share * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    allowed = share * machine_memory()
     size = 0
+    types: dict[str, np.dtype[Any]] = {}
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
@@ -139,6 +191,7 @@ def check_archive(path: str | Path, what: str, share: float = 0.5) -> None:
                     with archive.open(member) as file:
                         shape, dtype = read_npy_header(file)
                     size += max(0, math.prod(shape) * dtype.itemsize - member.file_size)
+                    types[member.filename.removesuffix(".npy")] = dtype
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, RuntimeError) as error:
         raise InvalidInput(f"{str(path)!r} is no .npz file, or a damaged one: {error}") from None
     if size > allowed:
@@ -146,6 +199,7 @@ def check_archive(path: str | Path, what: str, share: float = 0.5) -> None:
             f"unpacked, the {what} {str(path)!r} would take {size / 1e9:.3g} GB, and this "
             f"machine's memory allows {allowed / 1e9:.3g} GB: keep fewer rows or columns"
         )
+    return types
 
 
 def _destination(path: Path) -> Path:

@@ -13,7 +13,7 @@ from polyceptron.cli import options
 from polyceptron.cli.options import Output, option, say, setting
 from polyceptron.display import parse_numbers, steps, waiting
 from polyceptron.errors import InvalidInput
-from polyceptron.files import check_outputs, write_atomically, write_text
+from polyceptron.files import check_outputs, write_text, write_together
 from polyceptron.rows import json_ready
 
 COLUMNS = (
@@ -119,6 +119,7 @@ def fit(
 
     Example: polyceptron fit --data X.npy --labels y.npy --ridge 1 --out weights.npy
     """
+    from polyceptron.data.labels import class_labels
     from polyceptron.data.stored_designs import open_design
     from polyceptron.fit.erm import fit_erm
     from polyceptron.lab.data_runs import chosen_fit, open_samples, read_labels
@@ -147,7 +148,8 @@ def fit(
             X, y = table.encoder().fit_transform(table.X), table.y
             settings["standardise"] = True
         else:
-            X, y = open_design(open_samples(data)), read_labels(labels)  # type: ignore[arg-type]
+            y = class_labels(read_labels(labels))  # type: ignore[arg-type]  # not None, as above
+            X = open_design(open_samples(data))
         report = chosen_fit(X, y, ridge=value, source=str(data), **settings)
     _keep_report(report, estimator, data, out, as_json)
 
@@ -191,9 +193,15 @@ def _keep_report(report: dict[str, Any], name: str, data: Path, out: Path, as_js
     """Write weights and report, print the report."""
     import numpy as np
 
-    beside, weights = out.with_suffix(".json"), report.pop("weights")
-    write_atomically(out, lambda place: np.save(place, weights, allow_pickle=False))
-    write_text(beside, json.dumps(json_ready(report), indent=2) + "\n")
+    beside = out.with_suffix(".json")
+    weights = report.pop("weights")
+    text = json.dumps(json_ready(report), indent=2) + "\n"
+    write_together(
+        {
+            out: lambda place: np.save(place, weights, allow_pickle=False),
+            beside: lambda place: place.write_text(text, encoding="utf-8"),
+        }
+    )
     for name_of in ("offset", "classes", "features"):
         report.pop(name_of, None)
     optional = ("n_classes", "passes", "dimension", "n_samples")

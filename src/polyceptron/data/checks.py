@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from polyceptron.checks import as_numbers, check_classes
 from polyceptron.data.design import Design
+from polyceptron.data.labels import label_values, one_class_only
 from polyceptron.data.stored_designs import open_design, scaled
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
@@ -133,24 +134,16 @@ def in_units(samples: Samples) -> tuple[Samples, Units]:
     return replace(samples, design=design, weights=weights), units
 
 
-def check_label_count(shape: tuple[int, ...], n: int) -> None:
-    """An error message unless the labels are (n,)."""
-    if shape != (n,):
-        few = len(shape) == 1 and 0 < shape[0] < n
-        none = f": from row {shape[0]} of X on there is none" if few else ""
-        raise InvalidInput(
-            f"y must have one label for each of the {n} samples, got shape {shape}{none}"
-        )
-
-
 def check_labels(y: Any, n: int, n_classes: int | None = None) -> tuple[Labels, int]:
     """Labels (n,) as integers 0..k−1, and k: without `n_classes` every class must have a sample."""
-    y = np.asarray(y)
-    check_label_count(y.shape, n)
-    with np.errstate(invalid="ignore"):  # NaN and infinity are not equal to what they become
-        whole = y.astype(np.int64) if y.dtype.kind in "iuf" else None
-    if whole is None or not np.array_equal(whole, y):
-        raise InvalidInput(f"y must hold class indices 0, 1, ..., got {y.dtype} values")
+    given = label_values(y, n)
+    if given.dtype.kind not in "iuf":
+        raise InvalidInput(f"y must hold class indices 0, 1, ..., got {given.dtype} values")
+    whole = given.astype(np.int64)
+    if not np.array_equal(whole, given):
+        raise InvalidInput(f"y must hold class indices 0, 1, ..., got numbers up to {given.max()}")
+    if n_classes is None and (whole == whole[0]).all():
+        raise one_class_only(whole[:1], "y", ", or their number as n_classes")
     k = check_classes(max(2, int(whole.max()) + 1) if n_classes is None else n_classes)
     if whole.min() < 0 or whole.max() >= k:
         raise InvalidInput(

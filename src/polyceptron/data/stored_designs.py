@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from polyceptron.checks import as_numbers
 from polyceptron.data import design as designs
+from polyceptron.data.sparse_checks import compressed_rows
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import AnyArray, Array
 
@@ -88,7 +89,7 @@ class SparseDesign(designs.Design):
     """A matrix in compressed rows; other formats are converted once."""
 
     def __init__(self, X: Any) -> None:
-        rows = _floats(X).tocsr()
+        rows = _floats(compressed_rows(X))
         if not rows.has_canonical_format:
             rows = rows.copy()
             rows.sum_duplicates()

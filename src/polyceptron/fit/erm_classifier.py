@@ -21,6 +21,7 @@ from polyceptron.checks import as_numbers, check_ridge
 from polyceptron.data import checks as data_checks
 from polyceptron.data.checks import Samples
 from polyceptron.data.design import ColumnMoments, Design, threads_of_data, weights_or_ones
+from polyceptron.data.labels import label_values
 from polyceptron.data.stored_designs import open_design
 from polyceptron.data.watching import Watch
 from polyceptron.errors import InvalidInput
@@ -445,7 +446,8 @@ class ERMClassifier(linear.LinearClassifier):
     def _again(self, X: Any, y: Any, sample_weight: Any) -> TrainingData:
         """The samples of the fit, a second time."""
         self._features(X)
-        kept, y = self.classes_, np.asarray(y)
+        kept = self.classes_
+        y = label_values(y)
         if not np.array_equal(np.unique(y), kept):
             raise InvalidInput(f"y must hold the classes of the fit, {kept}, got {np.unique(y)}")
         return self._check_training_data(X, y, sample_weight)

@@ -24,14 +24,16 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils import column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from polyceptron.checks import as_numbers
-from polyceptron.data.checks import Labels, check_choice, check_label_count
+from polyceptron.data.checks import Labels, check_choice
 from polyceptron.data.design import BLOCK_BYTES, ColumnMoments, Design
+from polyceptron.data.labels import class_labels, label_array
+from polyceptron.data.sparse_checks import compressed_rows
 from polyceptron.data.stored_designs import FileDesign, ScaleRows, open_design, scaled
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
@@ -129,12 +131,13 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         single = getattr(X, "dtype", None) == np.float32
         self._dtype = np.dtype(np.float32 if single else np.float64)
         X, large = _opened(X)
+        y = label_array(y)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        y = class_labels(y, _n_samples(X))
         if not large:
             X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
         else:
-            y = column_or_1d(np.asarray(y), warn=True)
-            check_label_count(y.shape, X.n_samples)
-            assert_all_finite(y)
             self.n_features_in_ = X.dimension
             X.check_entries()
         check_classification_targets(y)
@@ -154,7 +157,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, index = np.unique(y, return_inverse=True)
         if self.classes_.size < 2:
             name, one = type(self).__name__, self.classes_[0]
-            raise ValueError(f"{name} needs samples of at least two classes, got 1 class: {one}")
+            raise InvalidInput(f"{name} needs samples of at least two classes, got 1 class: {one}")
         return TrainingData(X, index.astype(np.int64), weights, rows, labels)
 
     def _store(self, weights: Array, offset: Array, scaling: Scaling) -> None:
@@ -239,14 +242,25 @@ def prior_shift(
 def _opened(X: Any) -> tuple[Any, bool]:
     """The design of an X that is not to be copied (read from elsewhere, or large), and that it is.
 
-    A small map of floats is read from its file, so that one cut short is an error message.
+    A small map of floats is read from its file, so that one cut short is an error message. The
+    indices of a sparse matrix are checked, since compiled code relies on them.
     """
+    if issparse(X):
+        return compressed_rows(X), False
     matrix = isinstance(X, np.ndarray) and X.ndim == 2 and X.size > 0
     floats, mapped = matrix and X.dtype in (np.float32, np.float64), isinstance(X, np.memmap)
     large = matrix and X.nbytes > BLOCK_BYTES and (floats or mapped)
     if large or isinstance(X, Design) or hasattr(X, "__dask_graph__"):
         return open_design(X), True
     return FileDesign(X).read_rows(slice(None)) if floats and mapped else X, False
+
+
+def _n_samples(X: Any) -> int | None:
+    """n of a matrix (n, d), None for a list or what is no matrix."""
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    if len(shape) != 2:
+        return None
+    return shape[0]
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:

@@ -36,6 +36,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from polyceptron.checks import as_numbers, check_tolerance, difference_basis
+from polyceptron.data.sparse_checks import compressed_rows
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import from_replicates, uniform_replicates
@@ -193,10 +194,7 @@ def _utility_error(W: Array, T: Array, added: float, tol: float, seed: int) -> E
 def _differences(weights: Any, teacher_weights: Any, features: Any) -> tuple[Array, Array]:
     """Both without their part common to all classes, of features of unit variance."""
     given = {"weights": weights, "teacher weights": teacher_weights}  # thin: sparse ones are filled
-    W, T = (
-        as_numbers(one.toarray() if hasattr(one, "toarray") else one, name).astype(float)
-        for name, one in given.items()
-    )
+    W, T = (as_numbers(_filled(one, name), name).astype(float) for name, one in given.items())
     if W.ndim != 2 or W.shape != T.shape or W.shape[1] < 2:
         raise InvalidInput(
             f"weights and teacher weights must both be (dimension, classes), got {W.shape} "
@@ -207,6 +205,13 @@ def _differences(weights: Any, teacher_weights: Any, features: Any) -> tuple[Arr
     spectrum = as_spectrum(features)
     size = 1.0 if spectrum.isotropic else spectrum.deviations(len(W))
     return (W - W.mean(1, keepdims=True)) * size, (T - T.mean(1, keepdims=True)) * size
+
+
+def _filled(weights: Any, name: str) -> Any:
+    """Weights as they are, or those of a sparse matrix as an array (d, k)."""
+    if hasattr(weights, "tocsr"):
+        return compressed_rows(weights, name).toarray()
+    return weights
 
 
 def _class_share(label: int, student: Array, teacher: Array, cross: Array, step: float) -> float:

@@ -24,6 +24,8 @@ import numpy as np
 
 from polyceptron.checks import check_size
 from polyceptron.data.checks import check_labels
+from polyceptron.data.labels import class_labels, label_values
+from polyceptron.data.sparse_checks import check_sparse
 from polyceptron.data.stored_designs import open_design, scaled
 from polyceptron.display import steps
 from polyceptron.errors import InvalidInput
@@ -43,6 +45,7 @@ _REPORTED = (
     "residual", "damping", "ridge", "distance_bound", "training_loss", "training_error",
     "matrix_passes",
 )  # fmt: skip
+_INDEX_ARRAYS = ("shape", "indices", "indptr", "row", "col", "coords", "offsets")
 ENDINGS = (".npy", ".npz", ".zarr", ".parquet")
 
 
@@ -56,13 +59,7 @@ def open_samples(path: str | Path) -> Any:
     if ending == ".npy":
         return _open_array(place, "samples")
     if ending == ".npz":
-        check_archive(place, "samples")
-        try:
-            return import_module("scipy.sparse").load_npz(place)
-        except Exception as error:
-            raise InvalidInput(
-                f"{str(path)!r} is no sparse matrix of scipy, or a damaged one: {error}"
-            ) from None
+        return _open_sparse(place)
     try:
         if ending == ".zarr":
             return import_module("dask.array").from_zarr(str(place))
@@ -72,6 +69,25 @@ def open_samples(path: str | Path) -> Any:
         raise InvalidInput(f"reading {ending} needs Dask: {needed} ({error})") from None
     except Exception as error:
         raise InvalidInput(f"cannot read {str(path)!r} as {ending[1:]}: {error}") from None
+
+
+def _open_sparse(path: Path) -> Any:
+    """A sparse matrix (n, d) whose indices all lie inside it."""
+    types = check_archive(path, "samples")
+    for name in _INDEX_ARRAYS:
+        if name in types and types[name].kind not in "iu":  # scipy would round them
+            raise InvalidInput(
+                f"{str(path)!r} is a damaged sparse matrix: its array {name!r} must hold whole "
+                f"numbers, got {types[name]} values"
+            )
+    try:
+        X = import_module("scipy.sparse").load_npz(path)
+    except Exception as error:
+        raise InvalidInput(
+            f"{str(path)!r} is no sparse matrix of scipy, or a damaged one: {error}"
+        ) from None
+    check_sparse(X, repr(str(path)))
+    return X
 
 
 def _open_array(path: Path, what: str) -> Any:
@@ -95,10 +111,14 @@ def _open_array(path: Path, what: str) -> Any:
 
 
 def read_labels(path: Path) -> Any:
-    """Labels (n,), numbers or text."""
+    """Labels (n,), numbers or text, or an error message."""
     if path.suffix != ".npy":
         raise InvalidInput(f"labels must be in a .npy file, got {str(path)!r}")
-    return np.array(_open_array(path, "labels"))
+    return label_values(np.array(_open_array(path, "labels")), name=_named(path))
+
+
+def _named(labels: Path) -> str:
+    return f"the file of labels {str(labels)!r}"
 
 
 def fit_of_files(
@@ -106,8 +126,8 @@ def fit_of_files(
 ) -> dict[str, Any]:
     """Message passing or a certified fit to files: weights (d, k), offset (k,), a report."""
     y, classes = read_labels(labels), None
-    if y.dtype.kind in "US":
-        classes, y = np.unique(y, return_inverse=True)
+    if y.dtype.kind in "Ub":
+        classes, y = np.unique(class_labels(y, name=_named(labels)), return_inverse=True)
     design = open_design(open_samples(data))
     check_labels(y, design.n_samples, more.get("n_classes"))  # before anything of X is read
     begin = time.monotonic()

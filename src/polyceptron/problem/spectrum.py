@@ -45,6 +45,7 @@ from typing import Any
 import numpy as np
 
 from polyceptron.checks import as_numbers
+from polyceptron.data.labels import class_labels
 from polyceptron.errors import InvalidInput
 from polyceptron.files import read_text
 from polyceptron.numerics import Array
@@ -190,12 +191,7 @@ class Spectrum:
         spread = f"from {n} samples of {d} features, {wider}"
         if y is None:
             return cls(values, remark=spread)
-        labels = np.asarray(y)
-        if labels.shape != (n,):
-            raise InvalidInput(f"y must be (samples,), got {labels.shape} for {n} samples")
-        classes, index = np.unique(labels, return_inverse=True)
-        if classes.size < 2:
-            raise InvalidInput("a signal needs labels of at least two classes")
+        classes, index = np.unique(class_labels(y, n), return_inverse=True)
         if n <= d + 1:
             needed = f"needs more than {d + 1} samples, got {n}"
             raise InvalidInput(f"the signal along {d} features {needed}")

@@ -21,6 +21,8 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
 
+from polyceptron.checks import as_numbers
+from polyceptron.data.labels import class_labels
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.pictures.curves import curves_panel
@@ -297,12 +299,11 @@ def predicted_curve(
     >>> sorted(set(curve.frame["source"])), list(curve.outlook["times"])
     (['measured', 'theory'], [2, 10])
     """
-    X, y = np.asarray(X, dtype=float), np.asarray(y)
-    if X.ndim != 2 or y.shape != X.shape[:1]:
-        raise InvalidInput(f"X must be (samples, features), y (samples,), got {X.shape}, {y.shape}")
+    X = as_numbers(X, "X").astype(float)
+    if X.ndim != 2:
+        raise InvalidInput(f"X must be (samples, features), got shape {X.shape}")
+    y = class_labels(y, len(X))
     k = np.unique(y).size
-    if k < 2:
-        raise InvalidInput("a learning curve needs labels of at least two classes")
     matching_theory(clf, k, X.shape[1])  # its error messages before any work
     d = (Z := described_features(clf, X, y)).shape[1]
     teacher, estimator = matching_theory(clf, k, d)

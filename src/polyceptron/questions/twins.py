@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from polyceptron.checks import check_size
+from polyceptron.checks import as_numbers, check_size
 from polyceptron.data.class_moments import class_moments
+from polyceptron.data.labels import class_labels
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.fit.erm import fit_erm
@@ -270,9 +271,10 @@ def twin_report(
     >>> list(found.frame["model"])
     ['measured', 'measured', 'own', 'own']
     """
-    X, labels = np.asarray(X, dtype=float), np.asarray(y)
-    if X.ndim != 2 or labels.shape != X.shape[:1]:
-        raise InvalidInput(f"X is (samples, features), y (samples,), got {X.shape}, {labels.shape}")
+    X = as_numbers(X, "X").astype(float)
+    if X.ndim != 2:
+        raise InvalidInput(f"X must be (samples, features), got shape {X.shape}")
+    labels = class_labels(y, len(X))
     if not models or not set(models) <= set(MODELS):
         raise InvalidInput(f"models are {', '.join(MODELS)}, got {models!r}")
     X = X[:, np.ptp(X, axis=0) > 0]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -138,3 +140,107 @@ def test_control_c_before_there_are_weights_is_a_word_and_nothing_is_written(
     assert end.value.code == 130
     assert capsys.readouterr().err.splitlines()[-1] == "polyceptron: stopped"
     assert sorted(os.listdir()) == ["X.npy", "y.npy"]
+
+
+LABELS = {
+    "NaN": np.where(np.arange(300) == 7, np.nan, np.arange(300) % 3),
+    "infinity": np.where(np.arange(300) == 7, np.inf, np.arange(300) % 3),
+    "continuous": np.arange(300) / 7,
+    "complex": np.arange(300) % 3 + 0j,
+    "dates": (np.arange(300) % 3).astype("datetime64[D]"),
+    "times": (np.arange(300) % 3).astype("timedelta64[s]"),
+    "no axis": np.array(1),
+    "bytes": np.array([b"a", b"b", b"c"] * 100),
+    "records": np.zeros(300, dtype=[("a", int), ("b", float)]),
+    "several": np.eye(3, dtype=int)[np.arange(300) % 3],
+    "one class": np.zeros(300, int),
+    "one class of text": np.full(300, "a"),
+    "too few": np.arange(200) % 3,
+}
+
+
+@pytest.mark.parametrize("case", LABELS)
+def test_what_are_no_labels_is_a_sentence_and_nothing_is_written(folder, case):
+    np.save("labels.npy", LABELS[case])
+    np.savez("table.npz", X=np.load("X.npy"), y=LABELS[case])
+    files = ("--data", "X.npy", "--labels", "labels.npy")
+    for command in (("fit",), ("fit", "--ridge", "auto"), ("fit", "--standardise"), ("amp",)):
+        assert "\n" not in refused(*command, *files)
+    for ridge in ("auto", "1"):
+        refused("fit", "--data", "table.npz", "--target", "y", "--ridge", ridge)
+    assert "\n" not in refused("data", "table.npz")
+
+
+def test_true_and_false_are_labels_at_the_shell(folder):
+    np.save("labels.npy", np.load("y.npy") > 0)
+    for ridge in ("1", "auto"):
+        told = call("fit", *FILES[:3], "labels.npy", "--ridge", ridge)
+        assert told.exit_code == 0, told.output
+        assert json.loads((folder / "weights.json").read_text())["classes"] == [False, True]
+
+
+def save_sparse(path, **change):
+    X = scipy.sparse.random(300, 40, 0.2, format="csr", random_state=0)
+    arrays = {"format": np.array(b"csr"), "shape": np.array(X.shape), "data": X.data}
+    np.savez(path, **(arrays | {"indices": X.indices, "indptr": X.indptr} | change))
+    return X
+
+
+def test_damaged_sparse_files_are_a_sentence_and_nothing_is_written(folder):
+    X = save_sparse("good.npz")
+    backwards = np.r_[0, X.indptr[1:-1][::-1], X.indptr[-1]]
+    for change, message in (
+        ({"indices": X.indices + 40}, "must be from 0 to 39"),
+        ({"indices": X.indices - 1}, "must be from 0 to 39"),
+        ({"indices": X.indices + 0.5}, "'indices' must hold whole numbers, got float64"),
+        ({"indices": X.indices[:-1]}, "same size"),
+        ({"indptr": backwards}, "never decrease"),
+        ({"indptr": X.indptr[:-1]}, "index pointer"),
+        ({"shape": np.array([300, 10**13])}, "memory allows"),
+        ({"shape": np.array([True, True])}, "'shape' must hold whole numbers, got bool"),
+        ({"data": X.data.astype(object)}, "allow_pickle"),
+        ({"data": X.data + 1j}, "real numbers, got complex128"),
+    ):
+        save_sparse("S.npz", **change)
+        for command in (("fit",), ("fit", "--ridge", "auto"), ("amp",)):
+            sentence = refused(*command, "--data", "S.npz", "--labels", "y.npy")
+            assert message in sentence, sentence
+            assert "\n" not in sentence
+
+
+@pytest.mark.parametrize("command", [("fit",), ("fit", "--ridge", "auto")], ids=" ".join)
+def test_a_sparse_file_with_indices_out_of_range_ends_with_code_2(folder, command):
+    X = save_sparse("S.npz")
+    save_sparse("S.npz", indices=X.indices + 5 * 10**8)
+    words = [*command, "--data", "S.npz", "--labels", "y.npy"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "polyceptron", *words], capture_output=True, text=True
+    )
+    assert ended.returncode == 2, ended
+    assert ended.stderr.count("\n") == 1
+    assert "damaged sparse matrix" in ended.stderr
+    assert not (folder / "weights.npy").exists()
+
+
+def test_a_header_whose_shape_is_no_shape_is_a_sentence(folder):
+    for shape in ("(True, 40)", "(300, True)", "(-1, 40)"):
+        header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+        start = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little")
+        (folder / "odd.npy").write_bytes(start + header + bytes(8 * 300 * 40))
+        assert f"the shape {shape}" in refused("fit", "--data", "odd.npy", "--labels", "y.npy")
+
+
+def test_weights_and_report_appear_together_or_not_at_all(folder, monkeypatch):
+    """A report that cannot be written leaves no weights, and what was there before stays."""
+    np.save("weights.npy", np.arange(3.0))
+    (folder / "weights.json").write_text("before")
+
+    def full(*given, **more):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.write_text", full)
+        assert isinstance(call("fit", *FILES).exception, OSError)
+    assert sorted(os.listdir()) == ["X.npy", "weights.json", "weights.npy", "y.npy"]
+    assert np.load("weights.npy").tolist() == [0.0, 1.0, 2.0]
+    assert (folder / "weights.json").read_text() == "before"

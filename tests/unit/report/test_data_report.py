@@ -183,6 +183,20 @@ def test_bad_tables_are_one_sentence_each_and_exit_code_2(folder):
         read_samples(folder / "nowhere.csv", "target")
 
 
+def test_targets_of_a_kind_that_names_no_class(folder):
+    good = pd.read_csv(folder / "iris.csv").drop(columns="constant")
+    good.assign(target=np.arange(150) % 3 + 0.5).to_csv(folder / "halves.csv", index=False)
+    with pytest.raises(InvalidInput, match=r"continuous values, such as 0\.5 in row 0"):
+        read_samples(folder / "halves.csv", "target")
+    pytest.importorskip("pyarrow")
+    good.assign(target=[[1, 2], [3]] * 75).to_parquet(folder / "lists.parquet")
+    with pytest.raises(InvalidInput, match="a value of the type ndarray in row 0"):
+        read_samples(folder / "lists.parquet", "target")
+    good.assign(target=[b"a", b"b"] * 75).to_parquet(folder / "bytes.parquet")
+    with pytest.raises(InvalidInput, match="a value of the type bytes in row 0"):
+        read_samples(folder / "bytes.parquet", "target")
+
+
 def test_headers_and_labels_that_are_not_what_they_seem(folder):
     """A name twice, labels of blanks, bytes that are no UTF-8: what is wrong, and all of it."""
     path = folder / "odd.csv"

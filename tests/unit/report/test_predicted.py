@@ -143,7 +143,7 @@ def test_what_cannot_be_predicted_is_a_sentence():
         predicted_curve(ERMClassifier(), X, np.zeros(150))
     with pytest.raises(InvalidInput, match="constant"):
         predicted_curve(ERMClassifier(), np.ones((150, 2)), y)
-    with pytest.raises(InvalidInput, match="must be"):
+    with pytest.raises(InvalidInput, match="one label for each of the 150 samples"):
         predicted_curve(ERMClassifier(), X, y[:3])
     scaled = StandardScaler(), LogisticRegression()
     with pytest.raises(InvalidInput, match="'pca' changes the number of features from 4 to 2"):

@@ -20,6 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from polyceptron.data.checks import check_choice
+from polyceptron.data.labels import class_labels, label_values
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_archive, check_readable
 
@@ -112,7 +113,10 @@ def read_samples(
     holes = {str(name): int(count) for name, count in used.isna().sum().items() if count}
     names = {name: count for name, count in frame.attrs.get("names", {}).items() if count > 1}
     wrong = [f"{name!r} is the name of {count} columns" for name, count in names.items()]
-    wrong += _wrong_labels(frame[target], target)
+    labels = frame[target]
+    if kind in (".csv", ".tsv") and labels.dtype == object:  # pandas may read a part as numbers
+        labels = labels.map(str, na_action="ignore")
+    wrong += _wrong_labels(labels, target)
     if missing == "refuse":
         wrong += [
             f"column {name!r} has {count} missing value{'s' * (count > 1)}, the first in data row "
@@ -130,7 +134,7 @@ def read_samples(
         wrong.append(f"no column is left to learn from: {reasons}; --keep uses one all the same")
     if wrong:
         raise InvalidInput("; ".join(wrong))
-    y = frame[target].to_numpy()
+    y = labels.to_numpy()
     return Table(
         pd.DataFrame(X), y if y.dtype.kind in "iufb" else y.astype(str), path.name,
         tuple(name for name in X if roles[name] == "category"), left_out, holes,
@@ -200,15 +204,16 @@ def _wrong_labels(column: pd.Series[Any], name: str) -> list[str]:
             f"{missing.argmax() + 1}: drop those rows first"
         ]
     y = column.to_numpy()
-    values, counts = np.unique(y.astype(str), return_counts=True)
-    if values.size < 2:
-        one = str(values[0])
-        return [f"the target {name!r} has one class only, {one!r}: there is nothing to learn"]
-    if y.dtype.kind == "f" and values.size > max(20, 0.1 * y.size):
+    if y.dtype.kind == "f" and np.unique(y).size > max(20, 0.1 * y.size):
         return [
-            f"the target {name!r} has {values.size} different values in {y.size} rows: that is a "
-            "number to predict, not a class; group it into classes first"
+            f"the target {name!r} has {np.unique(y).size} different values in {y.size} rows: that "
+            "is a number to predict, not a class; group it into classes first"
         ]
+    try:
+        class_labels(y, name=f"the target {name!r}")
+    except InvalidInput as error:
+        return [str(error)]
+    values, counts = np.unique(y.astype(str), return_counts=True)
     few = counts < 3
     return [
         f"class {str(value)!r} of {name!r} has {count} sample{'s' if count > 1 else ''}: at least "
@@ -260,6 +265,8 @@ def _from_arrays(path: Path, target: str) -> pd.DataFrame:
             f"{path.name!r} has {', '.join(arrays) or 'nothing'}"
         )
     X, y = arrays[chosen], arrays[target]
+    if y.dtype.kind != "f":  # of floats, `_wrong_labels` tells how many are missing
+        label_values(y, name=f"the target {target!r}")
     if y.shape != X.shape[:1]:
         raise InvalidInput(f"{target!r} has the shape {y.shape} for {X.shape[0]} rows of {chosen}")
     return pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])]).assign(**{target: y})
