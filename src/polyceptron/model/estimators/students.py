@@ -69,16 +69,13 @@ class BayesOptimal(Estimator):
         return Decay(1.0)
 
     def jumps(self, teacher: AnyTeacher) -> Sequence[Jump]:
-        """α_IT of what is possible, α_algo of what message passing reaches."""
+        """Every jump of what is possible, up to α_IT, and of message passing, up to α_algo."""
         if not teacher.symmetric:  # with Gaussian weights, or means, it is smooth
             return ()
-        found = late("theory.bayes_optimal.transitions.transitions")(teacher)
-        if found.alpha_it is None or found.alpha_algo is None:
-            return ()
-        return (
-            Jump("optimal", found.alpha_it, found.alpha_it_uncertainty or 0.0),
-            Jump("amp", found.alpha_algo, found.alpha_algo_uncertainty or 0.0),
-        )
+        found = late("theory.bayes_optimal.transitions.all_jumps")(teacher)
+        optimal = [Jump("optimal", *place) for place in found.optimal]
+        amp = [Jump("amp", *place) for place in found.amp]
+        return (*optimal, *amp)
 
     def point_cost(self, n_classes: int) -> float:
         return 0.08 * n_classes**2

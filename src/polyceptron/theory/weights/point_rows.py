@@ -36,7 +36,8 @@ def switch_step(digits: float, apart: float) -> float:
     normal noise has grown by e^{a²/2}: it leaves exp(−d²/8 + a²/2 − 2πa/step).
     """
     nearest = math.pi / math.sqrt(2 * digits)
-    d = np.geomspace(nearest, max(apart, nearest), 100)
+    negligible = math.sqrt(8 * digits)  # a switch between rows farther apart is below e^−digits
+    d = np.geomspace(nearest, max(min(apart, negligible), nearest), 100)
     worst = digits + (math.pi / d) ** 2 / 2 - d**2 / 8
     return float((2 * math.pi**2 / (d * np.maximum(worst, 1.0))).min())
 

@@ -61,6 +61,7 @@ from polyceptron.theory.weights.sign_table import EDGES, is_sign, sign_table
 _MOST_COUNTS = 500_000
 _MOST_ROWS = {4: 4096, 5: 1024, 6: 64}  # points that a row can take, to be summed on a lattice
 _DIGITS, _LATTICE_ERROR = {4: 12, 5: 10, 6: 9}, 2e-4  # e-folds of its error at first; enough of v
+SAME_DIFFERENCE = 1e-8  # differences of values, in standard deviations, that count as equal
 _SAMPLED_SHIFT_ERROR = 1e-5  # relative, of v: what the nodes of the shift leave
 
 
@@ -145,11 +146,29 @@ def effort(teacher: AnyTeacher) -> Effort:
     return Effort(first, 10 if k <= 20 else 8, tolerance, 3e-3)
 
 
-def row_spacing(teacher: AnyTeacher, *, widest: bool = False) -> float:
-    """The smallest distance δ of two rows u of a finite prior, which differ in one class."""
-    apart = np.diff(point_rows.support_of(teacher.prior)[0])
-    spacing = float(apart.max() if widest else apart.min())
-    return spacing * math.sqrt(1 - 1 / teacher.n_classes) if teacher.common_shift else spacing
+def row_spacing(teacher: AnyTeacher) -> float:
+    """The smallest distance δ of two different rows u of a finite prior.
+
+    Up to a common shift rows w and w′ differ by the scatter of w − w′ over the classes. Its entries
+    are differences of values, and the smallest scatter has one entry that is next to all others:
+    δ² = g²(1 − 1/k) with g the smallest gap between two differences of values. Values −1, 0 and 1.1
+    have differences 1 and 1.1, so that g = 0.1.
+    """
+    values = point_rows.support_of(teacher.prior)[0]
+    if not teacher.common_shift:
+        return float(np.diff(values).min())
+    differences = np.sort(np.subtract.outer(values, values), axis=None)
+    gaps = np.diff(differences)
+    smallest = float(gaps[gaps > SAME_DIFFERENCE].min())
+    return smallest * math.sqrt(1 - 1 / teacher.n_classes)
+
+
+def widest_gap(teacher: AnyTeacher) -> float:
+    """The distance of two rows that differ in one class by the widest gap between two values."""
+    gap = float(np.diff(point_rows.support_of(teacher.prior)[0]).max())
+    if not teacher.common_shift:
+        return gap
+    return gap * math.sqrt(1 - 1 / teacher.n_classes)
 
 
 @lru_cache(maxsize=64)
@@ -175,7 +194,7 @@ def row_entropy(teacher: AnyTeacher) -> float:
     log_u = log_row.copy()
     for shift in np.unique(np.round(np.subtract.outer(values, values), 9)):
         place = np.abs(values + shift - values[:, None])  # (target, value)
-        stays = place.min(0) < 1e-8
+        stays = place.min(0) < SAME_DIFFERENCE
         fits = ~counts[:, ~stays].any(1) & (shift != 0)
         moved = counts[fits] @ np.where(stays, np.log(p[place.argmin(0)]), 0.0)
         log_u[fits] = np.logaddexp(log_u[fits], moved)
@@ -205,6 +224,11 @@ class PriorSide:
     def known_entropy(self) -> float:
         """−ψ at q̂ = ∞: the entropy of all rows that carry signal (finite priors)."""
         return float(self.fraction.sum()) * row_entropy(self.teacher)
+
+    @property
+    def slowest_fall(self) -> float:
+        """δ²/8 times the weakest feature's share: v falls as exp(−q̂ times this) (finite priors)."""
+        return float(self.power.min()) * row_spacing(self.teacher) ** 2 / 8
 
     def __call__(self, hats: Hats, column: int = 0) -> Law:
         """The law of the mean (column 0) or of one replicate after a step of the plain loop."""
@@ -311,7 +335,7 @@ class PanelRows:
             nothing = 1e-12 if teacher.n_classes <= 3 else 1e-6
             reach = math.sqrt(8 * math.log(1 / nothing)) / row_spacing(teacher)
             signs = teacher.n_classes > 3 and is_sign(teacher.prior)
-            width = reach * row_spacing(teacher) / row_spacing(teacher, widest=True) / 5
+            width = reach * row_spacing(teacher) / widest_gap(teacher) / 5
             self.edges = list(EDGES) if signs else [0.0, width / (2 if self.divided else 1)]
             while self.edges[-1] < (1 - 1e-9) * reach and not signs:
                 ahead = max(self.edges[-1] + width, 1.5 * self.edges[-1])
