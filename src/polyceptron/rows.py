@@ -120,8 +120,9 @@ class Status(StrEnum):
     )
     INCONSISTENT = (
         "inconsistent",
-        "fixed points are out of order, or alpha_IT is above alpha_algo: one was overlooked",
-        "do not use the number; other values of the prior, or fewer classes, may work",
+        "fixed points were overlooked: those found are out of order, or the values of the prior "
+        "are too close to be told apart",
+        "ask for fewer classes, or for a prior whose class differences are equal or well apart",
     )
     INTERRUPTED = (
         "interrupted",

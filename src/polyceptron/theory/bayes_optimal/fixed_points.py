@@ -269,7 +269,7 @@ class Request:
         chosen = self.asked_for(_branches(curve, self.alpha, met + beyond))
         aim = ("optimal", "amp") if self.branch == "all" else (self.branch,)
         worst = max((p.uncertainty for p in chosen if kind_of(p.branch) in aim), default=0.0)
-        if worst <= self.tol or self.level == self.last_level:
+        if (worst <= self.tol and not curve.problem) or self.level == self.last_level:
             self.answer = [self._with_status(p) for p in chosen]
         else:
             self._refine(chosen, worst)
@@ -288,7 +288,7 @@ class Request:
         """
         undecided = any(p.status is Status.UNDECIDED for p in chosen)
         levels = 0.0
-        if worst < math.inf and not undecided:
+        if self.tol < worst < math.inf and not undecided:
             levels = math.log2(worst / self.tol) / 0.9
         self.level = min(self.level + max(3, math.ceil(levels)), self.last_level)
         kinds = (self.branch, "stable", "ghost")
@@ -314,9 +314,8 @@ def _branches(curve: SolutionCurve, alpha: float, met: list[FixedPoint]) -> list
         replace(_against(first, _neighbours(first, stable, ghosts)), branch="amp"),
         replace(stable[-1], branch="informed"),
     ]
-    falling = [name for name in _names(curve.branches()) if kind_of(name) == "unstable"]
     for point in reversed(unstable):
-        if point.branch == falling[-1]:
+        if point.branch == _last_barrier(curve):
             named.append(replace(point, branch="unstable"))
         else:
             named.append(point)
@@ -324,8 +323,27 @@ def _branches(curve: SolutionCurve, alpha: float, met: list[FixedPoint]) -> list
         if point is not best:
             named.append(replace(point, branch=f"meta{point.branch}"))
     if _out_of_order(curve, stable, unstable, ghosts):
-        named = [replace(p, status=Status.INCONSISTENT) for p in named]
+        return [replace(p, status=Status.INCONSISTENT) for p in named]
+    if alpha < curve.overlooked_below:
+        return [_doubtful(p, first.q_hat) for p in named]
     return named
+
+
+def _doubtful(point: FixedPoint, first_q_hat: float) -> FixedPoint:
+    """The point, if there may be others beyond the end of the curve.
+
+    Message passing stops at a state on the curve before it would meet these.
+    """
+    if point.branch == "amp" and first_q_hat < math.inf:
+        return point
+    return replace(point, status=Status.INCONSISTENT)
+
+
+def _last_barrier(curve: SolutionCurve) -> str:
+    """The name of the last falling branch, seen on the first curve if this one was cut."""
+    whole = curve if curve.until == math.inf else curve_of(curve.teacher)
+    falling = [name for name in _names(whole.branches()) if kind_of(name) == "unstable"]
+    return falling[-1] if falling else ""
 
 
 def _perfect_learning(curve: SolutionCurve, alpha: float) -> FixedPoint:
@@ -379,11 +397,12 @@ def _out_of_order(
 ) -> bool:
     """Whether stable and unstable fixed points do not alternate, or the curve has a problem.
 
-    Beside a fold, and on a curve that was cut, the sequence may be incomplete.
+    Beside a fold, on a curve that was cut, and where states may be beyond the end of the curve the
+    sequence may be incomplete.
     """
     if curve.problem:
         return True
-    if ghosts or curve.until < math.inf:
+    if ghosts or curve.until < math.inf or stable[0].alpha < curve.overlooked_below:
         return False
     if len(stable) != len(unstable) + 1:
         return True

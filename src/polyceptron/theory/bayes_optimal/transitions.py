@@ -161,7 +161,7 @@ def all_jumps(teacher: AnyTeacher, tol: float | None = None) -> Jumps:
     for level in steps(range(work.first, work.last + 1, 2), growth=4):
         curve = curve_of(teacher, level)
         found = _jumps_of(curve, tol)
-        if found.status is not Status.TOLERANCE_NOT_MET:
+        if found.status is Status.OK or curve.overlooked_below == np.inf:
             break
     return found
 
@@ -179,7 +179,8 @@ def _jumps_of(curve: SolutionCurve, tol: float) -> Jumps:
     optimal = tuple(_takeovers(curve, [branch for branch in branches if branch.rising]))
     amp = tuple(_record_humps(curve, ends_in_fold))
     found = Jumps(optimal, amp, Status.OK)
-    if curve.problem or not found.consistent:
+    overlooked = optimal and optimal[-1].alpha < curve.overlooked_below
+    if curve.problem or overlooked or not found.consistent:
         return found._replace(status=Status.INCONSISTENT)
     if max(optimal[-1].uncertainty, amp[-1].uncertainty) > tol:
         return found._replace(status=Status.TOLERANCE_NOT_MET)

@@ -20,6 +20,7 @@ from polyceptron.model.priors.prior import Prior, reduced_support
 from polyceptron.numerics import Array
 
 _BOX = (1, 30, 24, 9, 5, 4)  # nodes of a box along each gap, by r
+SAME_DIFFERENCE = 1e-8  # differences of values, in standard deviations, that count as equal
 _ALL = 2.0  # distance of rows below which every box counts, and the mass is that of the sum
 
 
@@ -27,6 +28,16 @@ def support_of(prior: Prior) -> tuple[Array, Array]:
     """Values and probabilities of a finite prior."""
     assert prior.support is not None, prior.name
     return prior.support
+
+
+def smallest_difference(prior: Prior) -> float:
+    """The smallest gap between two differences of values of a finite prior, those of 0 included.
+
+    Values −1, 0 and 1.1 have differences 1 and 1.1: the gap is 0.1.
+    """
+    values = support_of(prior)[0]
+    gaps = np.diff(np.sort(np.subtract.outer(values, values), axis=None))
+    return float(gaps[gaps > SAME_DIFFERENCE].min())
 
 
 def switch_step(digits: float, apart: float) -> float:
