@@ -135,22 +135,22 @@ def _ghosts(
 
 def _read(curve: SolutionCurve, at: CurvePoints, uncertainty: AnyArray) -> list[FixedPoint]:
     """Points of the curve as fixed points, with the uncertainty (n,) of their errors."""
-    columns = {
-        "alpha": at.alpha,
-        "q": at.q,
-        "v": at.v,
-        "q_hat": at.q_hat,
-        "free_entropy": at.free_entropy,
-        "free_entropy_uncertainty": curve.entropy_uncertainty(at),
-        "generalisation_error": curve.errors(at.v),
-        "clean_error": curve.clean_errors(at.v),
-        "uncertainty": uncertainty,
-    }
+    entropy_uncertainty = curve.entropy_uncertainty(at)
+    error = curve.errors(at.v)
+    clean_error = curve.clean_errors(at.v)
     return [
         FixedPoint(
             branch="ghost",
+            alpha=float(at.alpha[i]),
             n_classes=curve.teacher.n_classes,
-            **{name: float(column[i]) for name, column in columns.items()},
+            q=float(at.q[i]),
+            v=float(at.v[i]),
+            q_hat=float(at.q_hat[i]),
+            free_entropy=float(at.free_entropy[i]),
+            free_entropy_uncertainty=float(entropy_uncertainty[i]),
+            generalisation_error=float(error[i]),
+            clean_error=float(clean_error[i]),
+            uncertainty=float(uncertainty[i]),
         )
         for i in range(at.v.size)
     ]

@@ -32,12 +32,8 @@ from polyceptron.model.checks import check_tolerance
 from polyceptron.model.populations import AnyTeacher, check_teacher
 from polyceptron.numerics import short_products
 from polyceptron.rows import Status
-from polyceptron.theory.bayes_optimal.solution_curve import (
-    Branch,
-    CurvePoints,
-    SolutionCurve,
-    curve_of,
-)
+from polyceptron.theory.bayes_optimal import solution_curve
+from polyceptron.theory.bayes_optimal.solution_curve import Branch, CurvePoints, SolutionCurve
 from polyceptron.theory.weights.side import effort
 
 
@@ -159,7 +155,7 @@ def all_jumps(teacher: AnyTeacher, tol: float | None = None) -> Jumps:
     if teacher.prior.gaussian:
         return found
     for level in steps(range(work.first, work.last + 1, 2), growth=4):
-        curve = curve_of(teacher, level)
+        curve = solution_curve.curve_of(teacher, level)
         found = _jumps_of(curve, tol)
         if found.status is Status.OK or curve.overlooked_below == np.inf:
             break
