@@ -186,8 +186,8 @@ MUTATIONS = [
     Mutation(
         "solution curve: one α for all roots",
         "theory/bayes/solution_curve.py",
-        "np.log(there / alpha[left])",
-        "np.log(there / alpha[0])",
+        "np.clip(found, TINY, 1 / TINY) / alpha[which]",
+        "np.clip(found, TINY, 1 / TINY) / alpha[0]",
         "tests/identities/test_rows_alone.py::test_all_rows_at_once_are_the_rows_alone",
     ),
     Mutation(

@@ -23,8 +23,20 @@ BRANCHES: dict[str, str] = {
     "optimal": "the fixed point of largest free entropy: the Bayes-optimal answer",
     "amp": "the one that message passing reaches without side knowledge",
     "informed": "the one reached from the teacher itself",
-    "unstable": "the barrier between the two",
+    "unstable": "the barrier next to the one of highest overlap; unstable-1, … are earlier ones",
+    "metastable": "any other stable one, by its place along the curve: metastable-1, …",
 }
+
+
+def kind_of(branch: str) -> str:
+    """The name of a branch in BRANCHES, without its number along the solution curve.
+
+    >>> kind_of("unstable-1")
+    'unstable'
+    """
+    return branch.partition("-")[0]
+
+
 COLUMNS: tuple[str, ...] = (
     # theory; amp or erm: one run on drawn data; amp-summary, amp-trace: the mean over runs, of an
     # iteration; measured: a classifier on the user's own data, by cross-validation
@@ -105,6 +117,12 @@ class Status(StrEnum):
         "not-converged",
         "the best iterate, without a guarantee",
         "try another ridge or alpha, or more iterations",
+    )
+    INCONSISTENT = (
+        "inconsistent",
+        "fixed points were overlooked: those found are out of order, or the values of the prior "
+        "are too close to be told apart",
+        "ask for fewer classes, or for a prior whose class differences are equal or well apart",
     )
     INTERRUPTED = (
         "interrupted",

@@ -136,6 +136,7 @@ def transitions(*, teacher: Any, tol: options.Tolerance = None, output: Any) -> 
 
     Example: polyceptron transitions --classes 3
     """
+    from polyceptron.rows import Status
     from polyceptron.theory.bayes.transitions import transitions as find
 
     with waiting(f"computing the transitions of {teacher.n_classes} classes"):
@@ -144,7 +145,11 @@ def transitions(*, teacher: Any, tol: options.Tolerance = None, output: Any) -> 
         output([found.as_dict()])
         return
     title = options.describe_teacher(teacher)
+    if found.status == Status.INCONSISTENT:
+        options.echo(f"{found.status}: {Status.INCONSISTENT.meaning}")
     if found.alpha_it is None or found.alpha_algo is None:
+        if found.status == Status.INCONSISTENT:
+            return
         finite = teacher.prior.support is not None
         cure = "" if finite else "; weights of few values, as --prior rademacher, have transitions"
         options.echo(f"none: with {title} the error decays smoothly{cure}")

@@ -28,7 +28,7 @@ from polyceptron.files import check_readable
 from polyceptron.pictures import matplotlib_figure as mpl
 from polyceptron.pictures import parts as pic
 from polyceptron.problem import BayesOptimal
-from polyceptron.rows import PLACES, Status, average_instances, error_column
+from polyceptron.rows import PLACES, Status, average_instances, error_column, kind_of
 from polyceptron.store import Store
 
 LOOKS_VERTICAL = 1e-3  # the relative step in α below which a line looks upright
@@ -143,15 +143,22 @@ def find_series(table: pd.DataFrame, x: str, y: str) -> list[Series]:
     found: dict[tuple[Any, ...], dict[float, Row]] = {}
     for row, family, ridge in zip(rows, families, ridges, strict=True):
         source, branch, estimator = map(text, map(row.get, ("source", "branch", "estimator")))
-        role = "amp" if source == "amp" else branch if branch in pic.DASHES else estimator
+        role = estimator
+        if source == "amp":
+            role = "amp"
+        elif kind_of(branch) in pic.DASHES:
+            role = kind_of(branch)
         source = source or "theory"
         key = (
             int(row.get("table", 0)), source, estimator, role,
             tuple(word for word in (*family, ridge) if word),
             fact("dimension", row["dimension"]) if sizes and source != "theory" else "",
         )  # fmt: skip
-        found.setdefault(key, {}).setdefault(float(row[x]), row)  # one row for each x
-    return [Series(tuple(at[value] for value in sorted(at)), *key) for key, at in found.items()]
+        line = (branch if role == kind_of(branch) else "", *key)  # barriers have a number
+        found.setdefault(line, {}).setdefault(float(row[x]), row)  # one row for each x
+    return [
+        Series(tuple(at[value] for value in sorted(at)), *key) for (_, *key), at in found.items()
+    ]
 
 
 def fact(name: str, value: Any) -> str:

@@ -208,12 +208,23 @@ COLOURS = {
     "square": "#009E73",
     "max-margin": "#CC79A7",
     "unstable": "#7a7a7a",
+    "metastable": "#7a7a7a",
     "informed": "#E69F00",
 }
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("circle", "square", "triangle", "diamond", "cross", "x")
-DASHES: dict[str, Dash] = {"amp": "dash", "unstable": "dot", "informed": "dashdot"}
-LABELS = {"amp": "AMP", "unstable": "barrier", "informed": "perfect learning"}  # of branches
+DASHES: dict[str, Dash] = {
+    "amp": "dash",
+    "unstable": "dot",
+    "informed": "dashdot",
+    "metastable": "dashdot",
+}
+LABELS = {  # of branches
+    "amp": "AMP",
+    "unstable": "barrier",
+    "informed": "perfect learning",
+    "metastable": "metastable",
+}
 AXES = {
     "alpha": "sample complexity *α = n/d*",
     "generalisation_error": "generalisation error *ε_{gen}*",

@@ -28,7 +28,7 @@ message passing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, overload
@@ -301,9 +301,10 @@ def plan(
         alike = teacher.symmetric and teacher.prior.gaussian
         if alike and not (student.spec.branches or student.spec.explicit):
             bottom = min(plan(teacher, error, "bayes").alpha * (1 - _MARGINLESS[2]), top)
-        found = _answer(teacher, student, error, None, d, (bottom, top))
+        found = _answer(teacher, student, error, (), d, (bottom, top))
         return replace(found, algorithm=found) if student.spec.branches else found
-    best, reached = (_answer(teacher, student, error, jump, d) for jump in jumps)
+    best = _answer(teacher, student, error, [j for j in jumps if j.branch == "optimal"], d)
+    reached = _answer(teacher, student, error, [j for j in jumps if j.branch == "amp"], d)
     return replace(best, algorithm=reached)
 
 
@@ -346,12 +347,12 @@ def _answer(
     teacher: AnyTeacher,
     student: Student,
     error: float,
-    jump: Jump | None,
+    jumps: Sequence[Jump],
     dimension: int | None,
     ends: tuple[float, float] = (SMALLEST_ALPHA, LARGEST_ALPHA),
 ) -> Plan:
-    """The plan on one curve between `ends`, which may jump."""
-    branch, told = "optimal" if jump is None else jump.branch, steps(range(_ROWS))
+    """The plan on one curve between `ends`, which may jump, each time to a smaller error."""
+    branch, told = jumps[0].branch if jumps else "optimal", steps(range(_ROWS))
     loose, asked = None if teacher.symmetric else _LOOSE, list[float]()
     one = iter(lambda: [asked.pop()], None)  # each near those before it
     rows = {tol: student.parts(teacher, one, branch=branch, tol=tol) for tol in (None, loose)}
@@ -366,16 +367,17 @@ def _answer(
         return float(row_at(log_alpha, tol)["generalisation_error"])
 
     bounds, at_jump, spread = (math.log(ends[0]), math.log(ends[1])), False, 0.0
-    if jump is not None:
+    for jump in jumps:
         spread = max(3 * jump.uncertainty, 1e-7 * jump.alpha)
         below, above = math.log(jump.alpha - spread), math.log(jump.alpha + spread)
         if curve(below) <= error:
             bounds = (bounds[0], below)
-        elif curve(above) <= error:
+            break
+        if curve(above) <= error:
             at_jump = True
-        else:
-            bounds = (above, bounds[1])
-    elif ends[0] == _FEW and curve(bounds[0]) <= error:
+            break
+        bounds = (above, bounds[1])
+    if not jumps and ends[0] == _FEW and curve(bounds[0]) <= error:
         bounds = (math.log(SMALLEST_ALPHA), bounds[0])
     log_alpha = above if at_jump else _smallest_root(curve, error, bounds, student.spec.name)
     if not at_jump:

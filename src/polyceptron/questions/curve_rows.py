@@ -164,6 +164,9 @@ def bends(
     ]
 
 
+CLOSEST_V = 1e-12  # 1 − q of the last point of a landscape before q = 1
+
+
 def landscape(
     teacher: AnyTeacher, alpha: float, tol: float | None = None, n_points: int = 240
 ) -> dict[str, Any]:
@@ -198,11 +201,13 @@ def landscape(
     points, curve = fixed_points(teacher, alpha, tol), curve_of(teacher)
     grid = curve.grid(0).q_hat
     inside = [p.q_hat for p in points if 0 < p.q_hat < math.inf]
-    q_grid = np.linspace(0.002, 0.998, n_points)
     v = curve.points(grid).v
-    order = np.argsort(1 - v)
-    q_hat = np.interp(q_grid, (1 - v)[order], grid[order])
-    q_hat = np.unique(np.concatenate([q_hat[(q_hat > grid[0]) & (q_hat < grid[-1])], inside]))
+    by_v = np.argsort(v)
+    even = np.interp(np.linspace(0.002, 0.998, n_points), v[by_v], grid[by_v])
+    # States of several scales lie close to q = 1: as many points in equal steps of ln v beyond.
+    close = np.exp(np.linspace(math.log(0.002), math.log(max(v.min(), CLOSEST_V)), n_points))
+    close = np.interp(close[1:], v[by_v], grid[by_v])
+    q_hat = np.unique(np.concatenate([even, close[close < grid[-1]], inside]))
     q, phi = free_entropy(teacher, q_hat, alpha)
     perfect = float(curve.perfect_entropy(alpha)) if curve.perfect else None
     if perfect is not None:

@@ -20,7 +20,7 @@ from polyceptron.sides.fresh_scores import chances_given_fields
 from polyceptron.students.base import Jump, Student, StudentLaw
 from polyceptron.students.measuring import check_seed, draw_single, measured, n_samples
 from polyceptron.theory.bayes.fixed_points import bayes_rows, fixed_points
-from polyceptron.theory.bayes.transitions import transitions
+from polyceptron.theory.bayes.transitions import all_jumps
 from polyceptron.theory.best_rules import bayes_population_rows
 
 # The branch that message passing reaches from each start.
@@ -58,16 +58,13 @@ class BayesStudent(Student):
         return posterior_chances
 
     def jumps(self, teacher: AnyTeacher) -> Sequence[Jump]:
-        """Return α_IT, where the best error jumps, and α_algo, where that of AMP does."""
+        """Return every jump of the best error, up to α_IT, and of AMP's error, up to α_algo."""
         if not teacher.symmetric:  # Gaussian weights or means: the error is smooth
             return ()
-        found = transitions(teacher)
-        if found.alpha_it is None or found.alpha_algo is None:
-            return ()
-        return (
-            Jump("optimal", found.alpha_it, found.alpha_it_uncertainty or 0.0),
-            Jump("amp", found.alpha_algo, found.alpha_algo_uncertainty or 0.0),
-        )
+        found = all_jumps(teacher)
+        optimal = [Jump("optimal", *place) for place in found.optimal]
+        algorithmic = [Jump("amp", *place) for place in found.amp]
+        return (*optimal, *algorithmic)
 
     def simulate(
         self,

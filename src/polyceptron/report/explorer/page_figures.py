@@ -9,7 +9,7 @@ from polyceptron.pictures.plotly_figure import INK, render_plotly
 from polyceptron.problem import as_spectrum
 from polyceptron.report.explorer.page_tasks import TEST_SAMPLES, tested
 from polyceptron.report.explorer.settings import SCORES, SHOWN, PageSettings
-from polyceptron.rows import Row, average_instances, error_column, frame
+from polyceptron.rows import Row, average_instances, error_column, frame, kind_of
 
 Figure = dict[str, Any]
 Found = Mapping[str, Any]  # what a task has found
@@ -151,6 +151,7 @@ def extrema_looks(state: PageSettings) -> dict[str, Any]:
         "amp": ("reached by AMP", "circle", False, pic.COLOURS["amp"], 1.25),
         "informed": (informed, "diamond", True, pic.COLOURS["cross-entropy"], 1.4),
         "unstable": ("barrier", "circle", True, pic.COLOURS["unstable"], 1.25),
+        "metastable": ("metastable", "square", True, pic.COLOURS["unstable"], 1.25),
     }
     names = ("label", "marker", "hollow", "colour", "size")
     return {branch: dict(zip(names, look, strict=True)) for branch, look in looks.items()}
@@ -165,7 +166,7 @@ def landscape_figure(state: PageSettings, found: Found | None, phase: str) -> Fi
     traces = [pic.trace_of(found, "q", "free_entropy", colour=INK, label=label, hover=hover)]
     hover = "<br>q %{x:.6f}<br>Φ %{y:.6f}<br>ε %{customdata[0]:.6g} ± %{customdata[1]:.1g}"
     for point in found["extrema"]:
-        look = extrema_looks(state)[point["branch"]]
+        look = extrema_looks(state)[kind_of(point["branch"])]
         known = ((point[ERROR], point["uncertainty"]),)
         place = (point["q"],), (point["free_entropy"],)
         traces.append(pic.Trace(*place, kind="symbols", customdata=known, hover=hover, **look))
@@ -241,7 +242,7 @@ def _lines(curves: Curves, colours: dict[str, str]) -> list[tuple[dict[str, Any]
             drawn.pop("amp", None)
         drawn.pop("informed", None)
         for branch, part in drawn.items():
-            role = branch if branch in pic.DASHES else name
+            role = kind_of(branch) if kind_of(branch) in pic.DASHES else name
             look = {"colour": colours[role], "dash": pic.dash_of(role, len(curves) > 1)}
             found.append((look | {"label": pic.label_of(role)}, part))
     return found

@@ -20,6 +20,7 @@ from polyceptron.problem import AnyTeacher
 from polyceptron.problem.priors.prior import Prior, reduced_support
 
 _BOX = (1, 30, 24, 9, 5, 4)  # nodes of a box along each gap, by r
+SAME_DIFFERENCE = 1e-8  # differences of values, in standard deviations, that count as equal
 _ALL = 2.0  # distance of rows below which every box counts, and the mass is that of the sum
 
 
@@ -29,6 +30,16 @@ def support_of(prior: Prior) -> tuple[Array, Array]:
     return prior.support
 
 
+def smallest_difference(prior: Prior) -> float:
+    """The smallest gap between two differences of values of a finite prior, those of 0 included.
+
+    Values −1, 0 and 1.1 have differences 1 and 1.1: the gap is 0.1.
+    """
+    values = support_of(prior)[0]
+    gaps = np.diff(np.sort(np.subtract.outer(values, values), axis=None))
+    return float(gaps[gaps > SAME_DIFFERENCE].min())
+
+
 def switch_step(digits: float, apart: float) -> float:
     """The step of a lattice of fields that leaves e^−digits, rows being up to `apart` apart.
 
@@ -36,7 +47,8 @@ def switch_step(digits: float, apart: float) -> float:
     normal noise has grown by e^{a²/2}: it leaves exp(−d²/8 + a²/2 − 2πa/step).
     """
     nearest = math.pi / math.sqrt(2 * digits)
-    d = np.geomspace(nearest, max(apart, nearest), 100)
+    negligible = math.sqrt(8 * digits)  # a switch between rows farther apart is below e^−digits
+    d = np.geomspace(nearest, max(min(apart, negligible), nearest), 100)
     worst = digits + (math.pi / d) ** 2 / 2 - d**2 / 8
     return float((2 * math.pi**2 / (d * np.maximum(worst, 1.0))).min())
 

@@ -46,7 +46,7 @@ from polyceptron.numerics.estimate import N_REPLICATES, uniform_replicates
 from polyceptron.numerics.panels import panel_rule
 from polyceptron.numerics.special import EvenPieces
 from polyceptron.problem.priors import Prior
-from polyceptron.sides.weights.point_rows import support_of, switch_step
+from polyceptron.sides.weights.point_rows import smallest_difference, support_of, switch_step
 
 _NOISE = 8.5  # |ξ| is larger with probability 1e-17
 _STEP = 0.005  # of the tables in t: cubic pieces are then good to 1e-9
@@ -407,7 +407,7 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
     if known:
         uniform = uniform[:, uniform.shape[1] // 2 :]
     y = field_table(prior, q_hat).quantile(uniform).reshape(-1, k - 1)
-    near, far = s * float(np.diff(values).min()), s * float(np.ptp(values))
+    near, far = s * smallest_difference(prior), s * float(np.ptp(values))
     first_step = min(0.7, switch_step(16 + near**2 / 8, far))
     low, high = s * values.min() - 8, s * values.max() + 8
     y_first = np.arange(math.floor(low / first_step), math.ceil(high / first_step) + 1) * first_step

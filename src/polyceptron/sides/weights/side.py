@@ -60,6 +60,7 @@ from polyceptron.sides.weights.sign_table import EDGES, is_sign, sign_table
 
 _MOST_COUNTS = 500_000
 _MOST_ROWS = {4: 4096, 5: 1024, 6: 64}  # points that a row can take, to be summed on a lattice
+_MOST_CLOSE_ROWS = 1024  # at six classes, if some are so close that samples would miss them
 _DIGITS, _LATTICE_ERROR = {4: 12, 5: 10, 6: 9}, 2e-4  # e-folds of its error at first; enough of v
 _SAMPLED_SHIFT_ERROR = 1e-5  # relative, of v: what the nodes of the shift leave
 
@@ -96,7 +97,10 @@ def row_rule(teacher: AnyTeacher) -> RowRule:
                 lambda q_hat, _: np.exp(table.log_variance(np.sqrt([q_hat]))),
                 lambda q_hat, _: float(table.error(math.sqrt(q_hat))),
             )
-        if len(prior.support[0]) ** k <= _MOST_ROWS.get(k, 0):
+        most_rows = _MOST_ROWS.get(k, 0)
+        if k == 6 and row_spacing(teacher) < 0.5 * changes_of_one_class(teacher).min():
+            most_rows = _MOST_CLOSE_ROWS
+        if len(prior.support[0]) ** k <= most_rows:
             return RowRule(
                 partial(point_rows.point_variance, teacher),
                 partial(point_rows.point_error, teacher),
@@ -145,11 +149,62 @@ def effort(teacher: AnyTeacher) -> Effort:
     return Effort(first, 10 if k <= 20 else 8, tolerance, 3e-3)
 
 
-def row_spacing(teacher: AnyTeacher, *, widest: bool = False) -> float:
-    """The smallest distance δ of two rows u of a finite prior, which differ in one class."""
-    apart = np.diff(point_rows.support_of(teacher.prior)[0])
-    spacing = float(apart.max() if widest else apart.min())
-    return spacing * math.sqrt(1 - 1 / teacher.n_classes) if teacher.common_shift else spacing
+def row_spacing(teacher: AnyTeacher) -> float:
+    """The smallest distance δ of two different rows u of a finite prior.
+
+    Up to a common shift rows w and w′ differ by the scatter of w − w′ over the classes. Its entries
+    are differences of values, and the smallest scatter has one entry that is next to all others:
+    δ² = g²(1 − 1/k) with g the smallest gap between two differences of values.
+    """
+    if not teacher.common_shift:
+        return float(np.diff(point_rows.support_of(teacher.prior)[0]).min())
+    return point_rows.smallest_difference(teacher.prior) * math.sqrt(1 - 1 / teacher.n_classes)
+
+
+def changes_of_one_class(teacher: AnyTeacher) -> Array:
+    """The distances of rows that differ in one class, by neighbouring values of a finite prior."""
+    gaps: Array = np.diff(point_rows.support_of(teacher.prior)[0])
+    if not teacher.common_shift:
+        return gaps
+    return gaps * math.sqrt(1 - 1 / teacher.n_classes)
+
+
+def _counts(total: int, parts: int) -> Array:
+    """All ways to write a total as a sum of so many whole numbers, (n, parts)."""
+    places = total + parts - 1
+    bars = np.array(list(combinations(range(places), parts - 1))).reshape(-1, parts - 1)
+    ends = np.pad(bars, ((0, 0), (1, 1)), constant_values=((0, 0), (-1, places)))
+    return np.asarray(np.diff(ends) - 1)
+
+
+@lru_cache(maxsize=64)
+def variance_bound(teacher: AnyTeacher) -> Callable[[AnyArray], AnyArray]:
+    """A function of q̂ (n,) that is at least v₁, for a finite prior on class differences.
+
+    v₁ = (1/r) Σ Δ² E[w w′] over pairs of rows a distance Δ apart, w and w′ their posterior
+    probabilities. As ab/(a + b) ≤ √(ab)/2, E[w w′] ≤ ½√(PP′) exp(−q̂Δ²/8). The difference of two
+    rows has entries that are differences d of values, each with a factor Σ √(p(w) p(w + d)).
+    """
+    values, p = point_rows.support_of(teacher.prior)
+    k = teacher.n_classes
+    all_differences = np.subtract.outer(values, values).ravel()
+    decimals = -round(math.log10(point_rows.SAME_DIFFERENCE))
+    differences, place = np.unique(np.round(all_differences, decimals), return_inverse=True)
+    overlap = np.bincount(place.ravel(), np.sqrt(np.outer(p, p)).ravel())
+    if math.comb(k + len(differences) - 1, len(differences) - 1) > _MOST_COUNTS:
+        return lambda q_hat: np.ones_like(q_hat)
+    counts = _counts(k, len(differences))
+    log_weight = gammaln(k + 1) - gammaln(counts + 1).sum(1) + counts @ np.log(overlap)
+    square = counts @ differences**2 - (counts @ differences) ** 2 / k  # Δ²
+    apart = square > point_rows.SAME_DIFFERENCE
+    scale = square[apart] * np.exp(log_weight[apart]) / (4 * teacher.reduced_rank)
+    fall = square[apart] / 8
+
+    def bound(q_hat: AnyArray) -> AnyArray:
+        found = [float(scale @ np.exp(-fall * q)) for q in q_hat]
+        return np.minimum(np.array(found), 1.0)
+
+    return bound
 
 
 @lru_cache(maxsize=64)
@@ -168,14 +223,12 @@ def row_entropy(teacher: AnyTeacher) -> float:
             f"the entropy of a row of {k} classes with {m} values is not implemented at this size; "
             "use fewer classes or values"
         )
-    bars = np.array(list(combinations(range(k + m - 1), m - 1))).reshape(-1, m - 1)
-    ends = np.pad(bars, ((0, 0), (1, 1)), constant_values=((0, 0), (-1, k + m - 1)))
-    counts = np.diff(ends) - 1  # (n, m)
+    counts = _counts(k, m)
     log_row = counts @ np.log(p)
     log_u = log_row.copy()
     for shift in np.unique(np.round(np.subtract.outer(values, values), 9)):
         place = np.abs(values + shift - values[:, None])  # (target, value)
-        stays = place.min(0) < 1e-8
+        stays = place.min(0) < point_rows.SAME_DIFFERENCE
         fits = ~counts[:, ~stays].any(1) & (shift != 0)
         moved = counts[fits] @ np.where(stays, np.log(p[place.argmin(0)]), 0.0)
         log_u[fits] = np.logaddexp(log_u[fits], moved)
@@ -186,6 +239,7 @@ Index = NDArray[np.int64]
 _LAST = 1e8  # q̂ of the last panel of a continuous prior: beyond, its tilted law loses digits
 _WIDTH = 2.4  # of the panels of a continuous prior; its curve is always built but for the last four
 _SMOOTH = 0.05  # q̂ below which v and I vary over powers of q̂ only
+_MOST_SAMPLED_FIELD = 100.0  # √q̂ times the range of values; the cost of a sum is as its square
 _RATIO = 1.006  # of neighbouring q̂ where rows of many strengths are resolved in turn
 _AT_ONCE = 2_000_000
 
@@ -205,6 +259,18 @@ class PriorSide:
     def known_entropy(self) -> float:
         """−ψ at q̂ = ∞: the entropy of all rows that carry signal (finite priors)."""
         return float(self.fraction.sum()) * row_entropy(self.teacher)
+
+    @property
+    def slowest_fall(self) -> float:
+        """δ²/8 times the weakest feature's share: v falls as exp(−q̂ times this) (finite priors)."""
+        return float(self.power.min()) * row_spacing(self.teacher) ** 2 / 8
+
+    def bound(self, q_hat: AnyArray) -> AnyArray:
+        """What v is at most at q̂ (n,), also where rows are not resolved (finite priors)."""
+        one_row = variance_bound(replace(self.teacher, noise="none", features="isotropic"))  # type: ignore[arg-type]
+        seen = np.multiply.outer(q_hat, self.power)
+        each = one_row(seen.ravel()).reshape(seen.shape)
+        return np.asarray(each @ (self.power * self.fraction))
 
     def __call__(self, hats: Hats, column: int = 0) -> Law:
         """The law of the mean (column 0) or of one replicate after a step of the plain loop."""
@@ -236,7 +302,9 @@ class PriorSide:
         share = self.rows(seen, np.zeros(seen.size, dtype=np.int64))[0]
         share, error = (a.reshape(len(q_hat), -1) for a in (share, self.rows.error(seen)))
         share = share * self.power * self.fraction
-        return np.asarray((share * error).sum(1) / share.sum(1))
+        total = share.sum(1)
+        known = total > 0  # else v is too small for a number, and exact as it is
+        return np.where(known, (share * error).sum(1) / np.where(known, total, 1.0), 0.0)
 
     def panel_end(self, q_hat: float) -> float:
         """The end of the panel of q̂; infinite past the last stage, or where panels are mixed."""
@@ -279,6 +347,7 @@ class GaussianRows(NamedTuple):
     edges: tuple[float, ...] = ()
     ends: tuple[float, ...] = (1e3,)
     n_replicates: int = 0
+    resolved: bool = True
 
     def __call__(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
         return 1 / (1 + q_hat), -self.half * np.log1p(q_hat)
@@ -296,6 +365,7 @@ class PanelRows:
         self.rule, self.finite = row_rule(teacher), teacher.prior.support is not None
         self.n_replicates = N_REPLICATES if self.rule.sampled else 0
         self.divided = self.rule.sampled or not self.finite  # else digits would be lost
+        self.resolved = True  # whether the panels reach to where all rows are told apart
         self.panels: list[tuple[ChebyshevProxy, ChebyshevProxy]] = []
         self.errors: list[float] = []  # of ln v, what the series of each panel leaves
         self.missed: list[tuple[float, float]] = [(0.0, 0.0)]  # x, and what the rule leaves there
@@ -310,8 +380,17 @@ class PanelRows:
         if self.finite:  # up to √q̂ at which v ~ exp(−q̂δ²/8) is negligible
             nothing = 1e-12 if teacher.n_classes <= 3 else 1e-6
             reach = math.sqrt(8 * math.log(1 / nothing)) / row_spacing(teacher)
+            if self.rule.sampled:
+                values = point_rows.support_of(teacher.prior)[0]
+                most = _MOST_SAMPLED_FIELD / float(np.ptp(values))
+                self.resolved = reach <= most
+                reach = min(reach, most)
             signs = teacher.n_classes > 3 and is_sign(teacher.prior)
-            width = reach * row_spacing(teacher) / row_spacing(teacher, widest=True) / 5
+            width = (
+                math.sqrt(8 * math.log(1 / nothing))
+                / float(changes_of_one_class(teacher).max())
+                / 5
+            )
             self.edges = list(EDGES) if signs else [0.0, width / (2 if self.divided else 1)]
             while self.edges[-1] < (1 - 1e-9) * reach and not signs:
                 ahead = max(self.edges[-1] + width, 1.5 * self.edges[-1])

@@ -3,17 +3,22 @@
 On every branch of the solution curve, from one fold to the next, α is monotone in q̂ and met once at
 most, as a root in ln q̂.
 
-    amp        the crossing of lowest overlap, which message passing reaches without side knowledge
-    unstable   where the curve comes down: the barrier between the two
-    informed   perfect learning where a finite prior has it, else the crossing of highest overlap
-    optimal    whichever stable point has the largest free entropy: the Bayes-optimal answer
+    amp          the crossing of lowest overlap, which message passing reaches on its own
+    informed     perfect learning where a finite prior has it, else the crossing of highest overlap
+    optimal      whichever stable point has the largest free entropy: the Bayes-optimal answer
+    unstable     where the curve comes down for the last time: the barrier before the last state
+    unstable-i   where it comes down for the i-th time, if there are several barriers
+    metastable-i where it rises for the i-th time, if that point is none of the first three
+
+Stable and unstable points alternate. Where they do not, the status is "inconsistent".
 
 A choice that the uncertainties of the free entropies leave open is refined as long as there is a
 finer curve, and then "undecided": the stated uncertainty reaches to the other candidate.
 """
 
 import math
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,9 +29,9 @@ from polyceptron.errors import InvalidInput
 from polyceptron.numerics import AnyArray, short_products
 from polyceptron.problem.law import PaperMatrices
 from polyceptron.problem.populations import AnyTeacher, check_teacher
-from polyceptron.rows import BRANCHES, Status, make_row
+from polyceptron.rows import BRANCHES, Status, kind_of, make_row
 from polyceptron.sides.weights.side import effort
-from polyceptron.theory.bayes.solution_curve import CurvePoints, SolutionCurve, curve_of
+from polyceptron.theory.bayes.solution_curve import Branch, CurvePoints, SolutionCurve, curve_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,60 +63,99 @@ class FixedPoint(ShortDisplay):
 
 
 def crossings(curve: SolutionCurve, alphas: list[float]) -> list[list[FixedPoint]]:
-    """For each α > 0 its fixed points in the order of overlap: each is stable or unstable.
+    """For each α > 0 its fixed points in the order of overlap.
 
-    A ghost is the fold of a branch that ends just below α, within the curve's uncertainty.
+    They are named after the branch of the curve, "stable-1" for the first that rises and
+    "unstable-1" for the first that falls. A "ghost" is the fold of a rising branch that ends just
+    below α, within the curve's uncertainty.
     """
     found: list[list[FixedPoint]] = [[] for _ in alphas]
-    how_far = [curve.how_far(a) for a in alphas]
+    how_far = [curve.how_far(alpha) for alpha in alphas]
     for far in sorted(set(how_far)):
-        wanted = [n for n, at in enumerate(how_far) if at == far]
+        wanted = [n for n, needed in enumerate(how_far) if needed == far]
         branches = curve.branches(far)
-        folds = branches[:-1]  # each ends in one
-        met = [
-            (n, i)
-            for n in wanted
-            for i, b in enumerate(branches)
-            if min(b.alpha_low, b.alpha_high) < alphas[n] <= max(b.alpha_low, b.alpha_high)
-        ]
-        if met:
-            stretch = np.array([i for _, i in met])
-            at = curve.meet([branches[i] for i in stretch], np.array([alphas[n] for n, _ in met]))
-            gap = np.full(at.alpha.shape, np.inf)  # of ln α to the next fold
-            for i, fold in enumerate(folds):
-                distance = np.abs(np.log(at.alpha / fold.alpha_high))
-                beside = (stretch == i) | (stretch == i + 1)
-                gap[beside] = np.minimum(gap[beside], distance[beside])
-            points = _read(curve, at, curve.error_uncertainty(at, gap))
-            for (n, i), point in zip(met, points, strict=True):
-                kind = "stable" if branches[i].rising else "unstable"
-                found[n].append(replace(point, branch=kind, alpha=alphas[n]))
-        if folds:
-            at = curve.points(np.exp(np.array([fold.high for fold in folds])))
-            ghosts = _read(curve, at, np.full(len(folds), np.inf))
-            for fold, ghost, u in zip(folds, ghosts, curve.alpha_uncertainty(at), strict=True):
-                for n in wanted:
-                    if fold.rising and 0 < np.log(alphas[n] / fold.alpha_high) <= u:
-                        found[n].append(replace(ghost, alpha=alphas[n]))
+        for n, point in _met(curve, branches, alphas, wanted):
+            found[n].append(point)
+        for n, point in _ghosts(curve, branches[:-1], alphas, wanted):
+            found[n].append(point)
     return found
+
+
+def _met(
+    curve: SolutionCurve, branches: list[Branch], alphas: list[float], wanted: list[int]
+) -> Iterator[tuple[int, FixedPoint]]:
+    """The fixed points at each wanted α, with the number of the α."""
+    met = [(n, i) for n in wanted for i, b in enumerate(branches) if b.meets(alphas[n])]
+    if not met:
+        return
+    numbers = np.array([i for _, i in met])
+    at = curve.meet([branches[i] for _, i in met], np.array([alphas[n] for n, _ in met]))
+    gap = np.full(at.alpha.shape, np.inf)  # of ln α to the closer fold of the branch
+    for i, ends_in_fold in enumerate(branches[:-1]):
+        distance = np.abs(np.log(at.alpha / ends_in_fold.alpha_high))
+        beside = (numbers == i) | (numbers == i + 1)
+        gap[beside] = np.minimum(gap[beside], distance[beside])
+    points = _read(curve, at, curve.error_uncertainty(at, gap))
+    names = _names(branches)
+    for (n, i), point in zip(met, points, strict=True):
+        yield n, replace(point, branch=names[i], alpha=alphas[n])
+
+
+def _names(branches: list[Branch]) -> list[str]:
+    """stable-1, unstable-1, stable-2, …"""
+    names = []
+    count = {"stable": 0, "unstable": 0}
+    for branch in branches:
+        kind = "stable" if branch.rising else "unstable"
+        count[kind] += 1
+        names.append(f"{kind}-{count[kind]}")
+    return names
+
+
+def _ghosts(
+    curve: SolutionCurve, ends_in_fold: list[Branch], alphas: list[float], wanted: list[int]
+) -> Iterator[tuple[int, FixedPoint]]:
+    """The folds that are below a wanted α by no more than their uncertainty."""
+    if not ends_in_fold:
+        return
+    at = curve.points(np.exp(np.array([branch.high for branch in ends_in_fold])))
+    uncertainty = curve.alpha_uncertainty(at)
+    ghosts = _read(curve, at, np.full(len(ends_in_fold), np.inf))
+    for branch, ghost, u in zip(ends_in_fold, ghosts, uncertainty, strict=True):
+        if branch.rising:
+            for n in wanted:
+                if 0 < np.log(alphas[n] / branch.alpha_high) <= u:
+                    yield n, replace(ghost, alpha=alphas[n])
 
 
 def _read(curve: SolutionCurve, at: CurvePoints, uncertainty: AnyArray) -> list[FixedPoint]:
     """Points of the curve as fixed points, with the uncertainty (n,) of their errors."""
-    columns = (
-        *(at.alpha, np.full(at.v.shape, curve.teacher.n_classes), at.q, at.v, at.q_hat),
-        *(at.free_entropy, curve.entropy_uncertainty(at)),
-        *(curve.errors(at.v), curve.clean_errors(at.v), uncertainty),
-    )
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [FixedPoint("ghost", *row) for row in rows]
+    entropy_uncertainty = curve.entropy_uncertainty(at)
+    error = curve.errors(at.v)
+    clean_error = curve.clean_errors(at.v)
+    return [
+        FixedPoint(
+            branch="ghost",
+            alpha=float(at.alpha[i]),
+            n_classes=curve.teacher.n_classes,
+            q=float(at.q[i]),
+            v=float(at.v[i]),
+            q_hat=float(at.q_hat[i]),
+            free_entropy=float(at.free_entropy[i]),
+            free_entropy_uncertainty=float(entropy_uncertainty[i]),
+            generalisation_error=float(error[i]),
+            clean_error=float(clean_error[i]),
+            uncertainty=float(uncertainty[i]),
+        )
+        for i in range(at.v.size)
+    ]
 
 
 @short_products
 def fixed_points(
     teacher: AnyTeacher, alpha: Any, tol: float | None = None, *, branch: str = "all"
 ) -> list[FixedPoint]:
-    """All fixed points at each α: branches optimal, amp, informed, and unstable where it exists.
+    """All fixed points at each α: optimal, amp, informed, and all unstable and metastable ones.
 
     Parameters
     ----------
@@ -125,7 +169,8 @@ def fixed_points(
         until `tol` is met (1e-4 for Gaussian weights, 3e-4 for finite and 2e-3 for other ones), for
         each α on its own; a point that misses it has another status.
     branch : str
-        If not 'all', only that one is refined and returned.
+        If not 'all', only that one is refined and returned; 'unstable' and 'metastable' are all
+        points of that kind.
 
     Returns
     -------
@@ -142,60 +187,182 @@ def fixed_points(
     alphas = check_alphas(alpha)
     if branch not in (*BRANCHES, "all"):
         raise InvalidInput(f"unknown branch {branch!r}: allowed are {', '.join(BRANCHES)} and all")
-    work, k, guess = effort(teacher), teacher.n_classes, 1 - 1 / teacher.n_classes
+    work = effort(teacher)
     tol = check_tolerance(tol, work.tolerance)
-    aim = ("optimal", "amp") if branch == "all" else (branch,)
-    last, done = work.last, dict[float, list[FixedPoint]]()
-    # Each α goes its own way: its level, and where a finer curve may end, as told by the first.
-    way, coarse = dict.fromkeys(alphas, (work.first, math.inf)), dict[float, list[FixedPoint]]()
-    while len(done) < len(way):
-        level, until = min(way[a] for a in way if a not in done)
-        here = [a for a in way if a not in done and way[a] == (level, until)]
+    requests = {a: Request(teacher, a, tol, branch, work.first, work.last) for a in alphas}
+    while waiting := [request for request in requests.values() if request.answer is None]:
+        # Those that need the same curve next are met on it together.
+        level, until = min(request.next_curve for request in waiting)
+        together = [request for request in waiting if request.next_curve == (level, until)]
+        positive = [request for request in together if request.alpha > 0]
         curve = curve_of(teacher, level, until)
-        positive = [a for a in here if a > 0]
-        met = dict(zip(positive, crossings(curve, positive), strict=True))
-        coarse = met | coarse
-        for a in here:
-            if a > 0:
-                end = curve.branches()[-1]
-                if until < math.inf and end.rising and end.alpha_high < a:  # it was cut too short
-                    way[a] = level, math.inf
-                    continue
-                found = _branches(curve, a, met[a] + [p for p in coarse[a] if p.q_hat > until])
-            else:
-                nothing = (a, k, 0.0, 1.0, 0.0, 0.0, 0.0, guess, guess, 0.0)
-                found = [FixedPoint(name, *nothing) for name in ("optimal", "amp")]
-            chosen = [p for p in found if branch in ("all", p.branch)]
-            worst = max((p.uncertainty for p in chosen if p.branch in aim), default=0.0)
-            if worst <= tol or level == last:
-                done[a] = [
-                    replace(p, status=Status.TOLERANCE_NOT_MET)
-                    if p.status is Status.OK and not p.uncertainty <= tol
-                    else p
-                    for p in chosen
-                ]
-            else:
-                # Errors fall as the points to the power 0.9 or so: go straight to what is
-                # needed; an open choice of branch takes one step at a time.
-                open_ = worst == math.inf or any(p.status is Status.UNDECIDED for p in chosen)
-                more = 0 if open_ else math.log2(worst / tol) / 0.9
-                finer = min(level + max(3, math.ceil(more)), last)
-                seen = [p.q_hat for p in coarse[a] if p.branch in (branch, "stable", "ghost")]
-                way[a] = finer, curve_of(teacher, work.first).enough(a, max(seen, default=math.inf))
-    return [p for a in alphas for p in done[a]]
+        for request, met in zip(
+            positive, crossings(curve, [request.alpha for request in positive]), strict=True
+        ):
+            request.receive(curve, met)
+        for request in together:
+            if request.alpha == 0:
+                request.answer = request.asked_for(nothing_learned(teacher.n_classes))
+    return [point for alpha in alphas for point in requests[alpha].answer or ()]
+
+
+def nothing_learned(n_classes: int) -> list[FixedPoint]:
+    """The fixed points at α = 0: the error is that of a guess."""
+    guess = 1 - 1 / n_classes
+    return [
+        FixedPoint(
+            branch=branch,
+            alpha=0.0,
+            n_classes=n_classes,
+            q=0.0,
+            v=1.0,
+            q_hat=0.0,
+            free_entropy=0.0,
+            free_entropy_uncertainty=0.0,
+            generalisation_error=guess,
+            clean_error=guess,
+            uncertainty=0.0,
+        )
+        for branch in ("optimal", "amp")
+    ]
+
+
+@dataclass
+class Request:
+    """One α on its own way to the tolerance: which curve it needs next, and its answer."""
+
+    teacher: AnyTeacher
+    alpha: float
+    tol: float
+    branch: str  # the one asked for, or "all"
+    level: int  # log2 of the points of the next curve
+    last_level: int
+    until: float = math.inf  # where the next curve may end
+    coarse: list[FixedPoint] = field(default_factory=list)  # met on the first curve
+    answer: list[FixedPoint] | None = None
+
+    @property
+    def next_curve(self) -> tuple[int, float]:
+        """The level and the end of the curve that is needed next."""
+        return self.level, self.until
+
+    def asked_for(self, points: list[FixedPoint]) -> list[FixedPoint]:
+        """Those of the branch that is asked for."""
+        if self.branch == "all":
+            return points
+        return [p for p in points if kind_of(p.branch) == self.branch]
+
+    def receive(self, curve: SolutionCurve, met: list[FixedPoint]) -> None:
+        """Take the fixed points met on a curve as the answer, or ask for a finer curve."""
+        if not self.coarse:
+            self.coarse = met
+        end = curve.branches()[-1]
+        if self.until < math.inf and end.rising and end.alpha_high < self.alpha:
+            self.until = math.inf  # the curve was cut too short
+            return
+        beyond = [p for p in self.coarse if p.q_hat > self.until]
+        chosen = self.asked_for(_branches(curve, self.alpha, met + beyond))
+        aim = ("optimal", "amp") if self.branch == "all" else (self.branch,)
+        worst = max((p.uncertainty for p in chosen if kind_of(p.branch) in aim), default=0.0)
+        if (worst <= self.tol and not curve.problem) or self.level == self.last_level:
+            self.answer = [self._with_status(p) for p in chosen]
+        else:
+            self._refine(chosen, worst)
+
+    def _with_status(self, point: FixedPoint) -> FixedPoint:
+        """The point, whose status tells where the tolerance was missed."""
+        if point.status is Status.OK and not point.uncertainty <= self.tol:
+            return replace(point, status=Status.TOLERANCE_NOT_MET)
+        return point
+
+    def _refine(self, chosen: list[FixedPoint], worst: float) -> None:
+        """Ask for a finer curve that ends after the fixed points and folds which matter.
+
+        Errors fall as the number of points to the power 0.9 or so: go straight to the level that
+        is needed. An open choice of branch takes one step at a time.
+        """
+        undecided = any(p.status is Status.UNDECIDED for p in chosen)
+        levels = 0.0
+        if self.tol < worst < math.inf and not undecided:
+            levels = math.log2(worst / self.tol) / 0.9
+        self.level = min(self.level + max(3, math.ceil(levels)), self.last_level)
+        kinds = (self.branch, "stable", "ghost")
+        seen = [p.q_hat for p in self.coarse if kind_of(p.branch) in kinds]
+        first = curve_of(self.teacher, effort(self.teacher).first)
+        self.until = first.enough(self.alpha, max(seen, default=math.inf))
 
 
 def _branches(curve: SolutionCurve, alpha: float, met: list[FixedPoint]) -> list[FixedPoint]:
-    """The branches at α, each with the rivals that it cannot be told apart from."""
-    stable, falling, ghosts = (
-        [c for c in met if c.branch == kind] for kind in ("stable", "unstable", "ghost")
-    )
+    """All fixed points at α under their names, each with the rivals it cannot be told apart from.
+
+    The order is optimal, amp, informed, unstable from the highest overlap down, metastable.
+    """
+    stable = [p for p in met if kind_of(p.branch) == "stable"]
+    unstable = [p for p in met if kind_of(p.branch) == "unstable"]
+    ghosts = [p for p in met if p.branch == "ghost"]
     if curve.perfect:
-        entropy, floor = float(curve.perfect_entropy(alpha)), float(curve.errors(np.zeros(1))[0])
-        known = (1.0, 0.0, math.inf, entropy, 0.0, floor, 0.0, 0.0)
-        stable.append(FixedPoint("stable", alpha, curve.teacher.n_classes, *known))
-    best, first = max(stable, key=lambda c: c.free_entropy), stable[0]
-    rivals = [
+        stable.append(_perfect_learning(curve, alpha))
+    best = max(stable, key=lambda p: p.free_entropy)
+    first = stable[0]
+    named = [
+        replace(_against(best, _rivals(best, stable, ghosts)), branch="optimal"),
+        replace(_against(first, _neighbours(first, stable, ghosts)), branch="amp"),
+        replace(stable[-1], branch="informed"),
+    ]
+    for point in reversed(unstable):
+        if point.branch == _last_barrier(curve):
+            named.append(replace(point, branch="unstable"))
+        else:
+            named.append(point)
+    for point in stable[1:-1]:
+        if point is not best:
+            named.append(replace(point, branch=f"meta{point.branch}"))
+    if _out_of_order(curve, stable, unstable, ghosts):
+        return [replace(p, status=Status.INCONSISTENT) for p in named]
+    if alpha < curve.overlooked_below:
+        return [_doubtful(p, first.q_hat) for p in named]
+    return named
+
+
+def _doubtful(point: FixedPoint, first_q_hat: float) -> FixedPoint:
+    """The point, if there may be others beyond the end of the curve.
+
+    Message passing stops at a state on the curve before it would meet these.
+    """
+    if point.branch == "amp" and first_q_hat < math.inf:
+        return point
+    return replace(point, status=Status.INCONSISTENT)
+
+
+def _last_barrier(curve: SolutionCurve) -> str:
+    """The name of the last falling branch, seen on the first curve if this one was cut."""
+    whole = curve if curve.until == math.inf else curve_of(curve.teacher)
+    falling = [name for name in _names(whole.branches()) if kind_of(name) == "unstable"]
+    return falling[-1] if falling else ""
+
+
+def _perfect_learning(curve: SolutionCurve, alpha: float) -> FixedPoint:
+    """The fixed point v = 0."""
+    return FixedPoint(
+        branch="stable",
+        alpha=alpha,
+        n_classes=curve.teacher.n_classes,
+        q=1.0,
+        v=0.0,
+        q_hat=math.inf,
+        free_entropy=float(curve.perfect_entropy(alpha)),
+        free_entropy_uncertainty=0.0,
+        generalisation_error=float(curve.errors(np.zeros(1))[0]),
+        clean_error=0.0,
+        uncertainty=0.0,
+    )
+
+
+def _rivals(
+    best: FixedPoint, stable: list[FixedPoint], ghosts: list[FixedPoint]
+) -> list[FixedPoint]:
+    """The stable points whose free entropy may be larger than that of the best."""
+    close = [
         c
         for c in (*stable, *ghosts)
         if c is not best
@@ -203,27 +370,57 @@ def _branches(curve: SolutionCurve, alpha: float, met: list[FixedPoint]) -> list
         <= best.free_entropy_uncertainty + c.free_entropy_uncertainty
     ]
     if math.isinf(best.uncertainty):  # it may end before this α
-        rivals += [c for c in stable if c is not best]
-    # A fold may be too close to say on which side of it α is.
-    beside = [c for c in ghosts if c.q_hat < first.q_hat]
-    beside += stable[1:2] if math.isinf(first.uncertainty) else []
-    return [
-        replace(_against(best, rivals), branch="optimal"),
-        replace(_against(first, beside), branch="amp"),
-        replace(stable[-1], branch="informed"),
-        *falling[-1:],
-    ]
+        close += [p for p in stable if p is not best]
+    return close
 
 
-def _against(at: FixedPoint, rivals: list[FixedPoint]) -> FixedPoint:
+def _neighbours(
+    first: FixedPoint, stable: list[FixedPoint], ghosts: list[FixedPoint]
+) -> list[FixedPoint]:
+    """Where message passing may end instead: a fold may be too close to say on which side α is."""
+    found = [ghost for ghost in ghosts if ghost.q_hat < first.q_hat]
+    if math.isinf(first.uncertainty):
+        found += stable[1:2]
+    return found
+
+
+def _out_of_order(
+    curve: SolutionCurve,
+    stable: list[FixedPoint],
+    unstable: list[FixedPoint],
+    ghosts: list[FixedPoint],
+) -> bool:
+    """Whether stable and unstable fixed points do not alternate, or the curve has a problem.
+
+    Beside a fold, on a curve that was cut, and where states may be beyond the end of the curve the
+    sequence may be incomplete.
+    """
+    if curve.problem:
+        return True
+    if ghosts or curve.until < math.inf or stable[0].alpha < curve.overlooked_below:
+        return False
+    if len(stable) != len(unstable) + 1:
+        return True
+    between = zip(stable[:-1], unstable, stable[1:], strict=True)
+    return not all(low.q_hat < mid.q_hat < high.q_hat for low, mid, high in between)
+
+
+def _against(point: FixedPoint, rivals: list[FixedPoint]) -> FixedPoint:
     """The point with an uncertainty that reaches to its rivals, if it has any."""
     if not rivals:
-        return at
-    far = max(rivals, key=lambda c: abs(c.generalisation_error - at.generalisation_error))
-    apart = abs(far.generalisation_error - at.generalisation_error)
-    reach = [c.uncertainty for c in (at, far) if math.isfinite(c.uncertainty)]
-    wide, other = apart + max(reach, default=0.0), far.generalisation_error
-    return replace(at, uncertainty=wide, status=Status.UNDECIDED, other_error=other)
+        return point
+
+    def distance(rival: FixedPoint) -> float:
+        return abs(rival.generalisation_error - point.generalisation_error)
+
+    farthest = max(rivals, key=distance)
+    known = [p.uncertainty for p in (point, farthest) if math.isfinite(p.uncertainty)]
+    return replace(
+        point,
+        uncertainty=distance(farthest) + max(known, default=0.0),
+        status=Status.UNDECIDED,
+        other_error=farthest.generalisation_error,
+    )
 
 
 def bayes_rows(

@@ -5,14 +5,40 @@ The order parameter is a scalar, so nothing need be iterated: choose q̂, then
     v = 1 − F(q̂),   α(q̂) = q̂ / I(v),   Φ = (r/2) q̂ v + ψ(q̂) + αΨ_out(v)
 
 is a fixed point of state evolution at that α (eq. SE_BO), stable where α rises with q̂ and unstable
-where it falls: folds cut the curve into branches. Where the integrals are sampled (k ≥ 4) the curve
-is that of the mean over replicates: everything, a crossing, a fold, which branch wins, is decided
-on the mean, and the replicates tell how far it can be trusted.
+where it falls: folds cut the curve into branches.
+
+How many folds there are
+------------------------
+Two rows a distance Δ apart are told apart once q̂Δ² is large. Rows of a finite prior that are close
+therefore count as one until late, and α(q̂) may have a hump for every scale of the distances. With
+δ the smallest of them, v falls at least as fast as exp(−q̂δ²/8) once q̂δ²/8 is large, and without
+noise α ~ q̂√v then falls for good. The curve is followed at least that far, whatever α does before.
+
+How large: what rows of probabilities P and P′ leave of v is √(PP′) exp(−t − L²/(16t))/√t up to
+constants, with t = q̂Δ²/8 and L = ln P/P′, so that −d ln v/d ln q̂ ≥ t − L²/(16t). That is c or more
+from t = c + |L|/4 on.
+
+Two properties are checked on every curve, and `problem` states in words which one fails:
+
+* The branches rise and fall in turn. The first one rises. The last one falls if the curve ends at
+  perfect learning (v = 0 and α → 0), and rises else.
+* If the curve ends at perfect learning, what the last q̂ leaves unknown of the entropy of a row,
+  H + ψ(q̂) = (r/2) ∫ v from q̂ to ∞, is about (r/2) v(q̂)/(δ²/8) at most. A scale that was
+  overlooked leaves many times more.
+
+Where rows are sampled and some are very close, following the curve until they are told apart would
+take too long. `overlooked_below` then bounds the α at which there may be further states.
+
+Where the integrals are sampled (k ≥ 4) the curve is that of the mean over replicates: a crossing, a
+fold and the choice of a branch are decided on the mean, and the replicates tell how far it can be
+trusted.
 """
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,11 +57,17 @@ from polyceptron.theory.bayes.channel_table import channel_table
 if TYPE_CHECKING:
     import pandas as pd
 
-_FLOOR = 1e-12  # relative error claimed for the deterministic rules, on top of the proxies' own
-_SAMPLED_FLOOR = 1e-7  # and for the sampled ones: the step of their winner's table
-_BESIDE, _MARGIN = 0.1, 1.15  # of a fold, in ln α; of a finer curve, in q̂
-_FALSE_POSITIONS, _CLOSE = 40, 1e-13  # at most so many, until two are so close in ln q̂
-_NO_LESS = 1e-300  # stands for v = 0, where τ is infinite, and for α = 0
+RULE_ERROR = 1e-12  # relative error claimed for the deterministic rules, besides the proxies' own
+SAMPLED_RULE_ERROR = 1e-7  # and for the sampled ones: the step of their table of winners
+NEAR_A_FOLD = 0.1  # in ln α: folds so close to an α are kept on a finer curve
+END_MARGIN = 1.15  # a finer curve goes so much farther in q̂ than it must
+MOST_FALSE_POSITIONS = 40
+SAME_PLACE = 1e-13  # in ln q̂: two iterates of false position that are so close are one
+TINY = 1e-300  # stands for v = 0, where τ is infinite, and for α = 0
+STEEP_ENOUGH = 4.0  # −d ln v/d ln q̂ from which on α ~ q̂√v falls; it would at 2, were I ~ 1/√v
+FALLEN = 0.25  # of the highest α: how far the last falling branch is followed at first
+LOST_IN_ROUNDING = 640.0  # −ln v at which the last falling branch ends: v = 1e-278
+UNEXPLAINED_ENTROPY = 1e-6  # of H: rounding of ψ, which the panels of v add up
 
 
 class CurvePoints(NamedTuple):
@@ -54,25 +86,41 @@ class CurvePoints(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """A stretch of the curve from one fold (or end) to the next: q̂ and α at both ends."""
+    """A stretch of the curve from one fold (or end) to the next: ln q̂ and α at both ends."""
 
     rising: bool
     low: float  # ln q̂
     high: float
     alpha_low: float  # α at the ends, in the order of q̂
     alpha_high: float
+    far: int = 0  # the grid on which it was found
+
+    def meets(self, alpha: float) -> bool:
+        """Whether α is between those of the two ends."""
+        lowest = min(self.alpha_low, self.alpha_high)
+        highest = max(self.alpha_low, self.alpha_high)
+        return lowest < alpha <= highest
 
 
 class SolutionCurve:
-    """The curve of one teacher at one sampling effort, with its folds; build with `curve_of`."""
+    """The curve of one teacher at one sampling effort, with all its folds; build with `curve_of`.
+
+    Attributes
+    ----------
+    perfect : bool
+        Whether the curve ends at perfect learning: a finite prior and a channel without width.
+    """
 
     def __init__(self, teacher: AnyTeacher, log2_points: int, until: float) -> None:
-        self.teacher, self.log2_points, self.until = teacher, log2_points, until
+        self.teacher = teacher
+        self.log2_points = log2_points
+        self.until = until
         self.weights = PriorSide(teacher, log2_points)
         self.n_replicates = self.weights.n_replicates
         self.channel = channel_table(teacher.channel, teacher.n_classes)
         self.perfect = teacher.prior.support is not None and teacher.channel.width(0.0) == 0
-        self.grid, self.branches = cache(self._grid), cache(self._branches)
+        self.grid = cache(self._grid)
+        self.branches = cache(self._branches)
 
     def points(self, q_hat: AnyArray, column: Index | None = None) -> CurvePoints:
         """The curve at q̂ (n,): of the mean (column 0), or of replicates 1 to R (n,)."""
@@ -89,7 +137,7 @@ class SolutionCurve:
         noise, k = self.teacher.channel, self.teacher.n_classes
         if noise.noiseless:
             return self.clean_errors(v)
-        v = np.maximum(v, _NO_LESS)
+        v = np.maximum(v, TINY)
         return error_on_labels(noise, np.sqrt(np.maximum(1 - v, 0.0) / v), k)
 
     def clean_errors(self, v: AnyArray) -> AnyArray:
@@ -102,9 +150,13 @@ class SolutionCurve:
 
     def rule_errors(self, q_hat: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Relative errors of v and of I at q̂ (n,) from rules and proxies, sampling apart."""
-        floor = _SAMPLED_FLOOR if self.n_replicates else _FLOOR
-        v = self.weights.error(q_hat)
-        return v, np.full(q_hat.shape, floor + self.channel.error + self.teacher.channel.accuracy)
+        v_error = self.weights.error(q_hat)
+        i_error = self.channel.error + self.teacher.channel.accuracy
+        if self.n_replicates:
+            i_error += SAMPLED_RULE_ERROR
+        else:
+            i_error += RULE_ERROR
+        return v_error, np.full(q_hat.shape, i_error)
 
     def alpha_uncertainty(self, at: CurvePoints) -> AnyArray:
         """Relative uncertainty (n,) of α at fixed q̂."""
@@ -141,7 +193,7 @@ class SolutionCurve:
         """Uncertainty (n,) of Φ at fixed α, where Φ is stationary: only ψ and Ψ_out count."""
         v_error, i_error = self.rule_errors(at.q_hat)
         energy = np.abs(at.alpha * at.channel_entropy)
-        total = i_error * energy + (_FLOOR + v_error) * (1 + np.abs(at.free_entropy) + energy)
+        total = i_error * energy + (RULE_ERROR + v_error) * (1 + np.abs(at.free_entropy) + energy)
         found = self._replicates(at)  # Φ = (r/2) q̂v + ψ + αΨ_out
         psi = found.free_entropy - found.alpha * found.channel_entropy
         psi -= 0.5 * self.teacher.reduced_rank * found.q_hat * found.v
@@ -158,112 +210,259 @@ class SolutionCurve:
     def _grid(self, far: int) -> CurvePoints:
         """The curve on a grid of q̂ that spans it and contains every fold.
 
-        It is built up to where every row has told nearly all, and α rises for good or has fallen
-        far below its maximum, and beyond only where `far`.
+        Grid 0 contains all folds of a curve with perfect learning, and goes on to where α has
+        fallen far. For any other curve it goes to where every row has told nearly all. Grids 1, 2,
+        … add the ends of the curve, which are needed for very small or very large α only.
         """
-        if far and not self.perfect:
-            more = [self.points(q_hat) for q_hat in self.weights.stages(far)]
-            joined = zip(self.grid(far - 1), *more, strict=True)
-            return CurvePoints(*(np.concatenate(parts) for parts in joined))
+        if far == 0:
+            return self._with_folds(self._near_places())
+        if self.perfect:
+            added = self.points(self._places_of_the_last_fall())
+        else:
+            added = self._with_folds(np.concatenate(list(self.weights.stages(far))))
+        joined = zip(self.grid(far - 1), added, strict=True)
+        return CurvePoints(*(np.concatenate(parts) for parts in joined))
+
+    def _near_places(self) -> AnyArray:
+        """The q̂ of grid 0, stage after stage until no fold can follow."""
         parts: list[AnyArray] = []
         highest = 0.0
-        # How much of the unstable branch to follow; rows of several strengths may turn it again.
-        past = 0.25 if self.perfect and self.weights.flat else 0.0
+        # Rows of several strengths (a spectrum) are told apart one after the other.
+        may_end_early = self.perfect and self.weights.flat
         stages = list(self.weights.stages(0))
-        for q_hat in steps(stages) if past > 0 else stages:
+        for q_hat in steps(stages) if may_end_early else stages:
             parts.append(q_hat[q_hat <= self.until])
             if q_hat[-1] >= self.until:
                 break
-            if past > 0:
+            if may_end_early:
                 alpha = self.points(q_hat).alpha
                 highest = max(highest, float(alpha.max()))
-                if alpha[-1] < past * highest:
+                if q_hat[-1] > self._all_told_apart() and alpha[-1] < FALLEN * highest:
                     break
-        return self._with_folds(np.concatenate(parts))
+        return np.concatenate(parts)
+
+    def _all_told_apart(self) -> float:
+        """The q̂ from which on α of a finite prior falls for good, if there is no noise."""
+        assert self.teacher.prior.support is not None
+        p = self.teacher.prior.support[1]
+        log_ratio = float(np.log(p.max() / p.min()))
+        if self.teacher.common_shift:
+            log_ratio *= self.teacher.n_classes  # at most, of the probabilities of two rows
+        return (STEEP_ENOUGH + log_ratio / 4) / self.weights.slowest_fall
+
+    def _places_of_the_last_fall(self) -> AnyArray:
+        """The q̂ beyond grid 0 of a curve with perfect learning, down to where v is no number."""
+        last = float(self.grid(0).q_hat[-1])
+        stages = np.concatenate(list(self.weights.stages(0)))
+        end = max(last, float(stages[-1]))
+        nothing_left = end + LOST_IN_ROUNDING / self.weights.slowest_fall
+        beyond = np.linspace(end, nothing_left, 300)[1:]
+        return np.concatenate([stages[stages > last], beyond])
 
     def how_far(self, alpha: float) -> int:
-        """How many panels past the near grid α is met."""
-        if self.perfect or self.until < np.inf:
+        """The number of the first grid on which the whole of the curve at α is."""
+        if self.until < np.inf:
             return 0
+        if self.perfect:
+            return 0 if alpha > self.grid(0).alpha[-1] else 1
         last = len(self.weights.rows.ends)
         return next((n for n in range(last) if alpha < 0.5 * self.grid(n).alpha[-1]), last)
 
     def enough(self, alpha: float, q_hat: float) -> float:
         """Where a finer curve may end that is to have the states up to q̂ and any fold near α."""
-        folds = [b for b in self.branches()[:-1] if abs(np.log(alpha / b.alpha_high)) < _BESIDE]
-        return self.weights.panel_end(_MARGIN * max([q_hat, *(np.exp(b.high) for b in folds)]))
+        needed = [q_hat]
+        for branch in self.branches()[:-1]:
+            if abs(np.log(alpha / branch.alpha_high)) < NEAR_A_FOLD:
+                needed.append(float(np.exp(branch.high)))
+        return self.weights.panel_end(END_MARGIN * max(needed))
 
     def meet(self, branches: list[Branch], alpha: AnyArray) -> CurvePoints:
         """Where each branch has its α (n,), or the end next to it: each as if it were alone."""
-        grid = self.grid(self.how_far(float(alpha.max())))
-        places, state = np.log(grid.q_hat), np.empty((4, alpha.size))  # ln q̂ and ln α of two points
+        grid = self.grid(max(branch.far for branch in branches))
+        places = np.log(grid.q_hat)
+        left = np.empty((2, alpha.size))  # ln q̂ and ln α(q̂)/α of the two ends of each bracket
+        right = np.empty((2, alpha.size))
         for branch in set(branches):
             mine = np.array([each == branch for each in branches])
-            first, last = np.searchsorted(places, (branch.low, branch.high))
-            up = 1 if branch.rising else -1
-            climb = np.maximum.accumulate(up * grid.alpha[first : last + 1])
-            cell = np.searchsorted(climb, up * alpha[mine]).clip(1, climb.size - 1) + first
-            both = np.stack([cell - 1, cell])
-            state[:2, mine] = places[both]
-            state[2:, mine] = np.log(np.maximum(grid.alpha[both], _NO_LESS) / alpha[mine])
-        a, b, f_a, f_b = state
-        x, left = np.where(np.abs(f_a) < np.abs(f_b), a, b), np.flatnonzero(f_a * f_b < 0)
-        for _ in range(_FALSE_POSITIONS):  # after Anderson and Björck
-            if not left.size:
-                break
-            a, b, f_a, f_b = state[:, left]
-            x[left] = new = b - f_b * (b - a) / (f_b - f_a)
-            there = np.clip(self.points(np.exp(new)).alpha, _NO_LESS, 1 / _NO_LESS)
-            f = np.log(there / alpha[left])
-            same, kept = (f > 0) == (f_b > 0), 1 - f / f_b
-            f_a = np.where(same, f_a * np.where(kept > 0, kept, 0.5), f_b)
-            state[:, left] = np.where(same, a, b), new, f_a, f
-            left = left[(f != 0) & (np.abs(new - b) > _CLOSE)]
-        return self.points(np.exp(x))
+            cell = _cell_of(branch, places, grid.alpha, alpha[mine])
+            for side, node in ((left, cell - 1), (right, cell)):
+                side[0, mine] = places[node]
+                side[1, mine] = np.log(np.maximum(grid.alpha[node], TINY) / alpha[mine])
+
+        def height(log_q_hat: AnyArray, which: AnyArray) -> AnyArray:
+            found = self.points(np.exp(log_q_hat)).alpha
+            return np.asarray(np.log(np.clip(found, TINY, 1 / TINY) / alpha[which]))
+
+        return self.points(np.exp(FalsePosition(*left, *right).solve(height)))
 
     def _with_folds(self, q_hat: AnyArray) -> CurvePoints:
-        """The curve on the grid and at every fold, found around the grid's."""
-        rising = np.diff(self.points(q_hat).alpha) > 0
-        turns = np.flatnonzero(rising[1:] != rising[:-1]) + 1
+        """The curve on the grid and at every fold, each found around a turn of the grid's α."""
+        grid = self.points(q_hat)
+        alpha = grid.alpha
+        turns = _turns(alpha)
         if turns.size == 0:
-            return self.points(q_hat)
-        sign = np.where(rising[turns - 1], -1.0, 1.0)
-        low, middle, high = (np.sqrt(q_hat[turns + i]) for i in (-1, 0, 1))
+            return grid
+        sign = np.where(alpha[turns] > alpha[turns - 1], -1.0, 1.0)  # of a maximum, or a minimum
+        bracket = tuple(np.sqrt(q_hat[turns + i]) for i in (-1, 0, 1))
 
         def height(x: AnyArray, sign: AnyArray) -> AnyArray:
             return np.asarray(sign * self.points(x**2).alpha)
 
-        found = find_minimum(height, (low, middle, high), args=(sign,))
-        return self.points(np.unique(np.concatenate([q_hat, found.x[found.success] ** 2])))
+        found = find_minimum(height, bracket, args=(sign,))
+        folds = found.x[found.success] ** 2
+        return self.points(np.unique(np.concatenate([q_hat, folds])))
 
     def _branches(self, far: int = 0) -> list[Branch]:
-        """The stretches between folds, in the order of q̂.
-
-        A turn and the next are no folds if α, all the way between, is as uncertain as it differs.
-        """
+        """The stretches between folds, in the order of q̂."""
         grid = self.grid(far)
-        rising = np.diff(grid.alpha) > 0
-        cuts = [0, *(np.flatnonzero(rising[1:] != rising[:-1]) + 1).tolist(), rising.size]
+        cuts = [0, *_turns(grid.alpha).tolist(), grid.alpha.size - 1]
         if len(cuts) > 2:
-            u, log_alpha = 3 * self.alpha_uncertainty(grid), np.log(grid.alpha)
-
-            def height(i: int, j: int) -> float:  # of α over that of a turn, beyond what is unsure
-                way, turns = slice(i, j + 1), np.array([[i], [j]])
-                apart = np.abs(log_alpha[way] - log_alpha[turns])
-                return float((apart - np.maximum(u[way], u[turns])).max())
-
-            while len(cuts) > 2:
-                heights = [height(i, j) for i, j in pairwise(cuts)]
-                smallest = int(np.argmin(heights))
-                if heights[smallest] > 0:
-                    break
-                # Between two turns both go; at an end only the turn does.
-                del cuts[max(smallest, 1) : min(smallest + 2, len(cuts) - 1)]
-        x, alpha = np.log(grid.q_hat), grid.alpha
+            cuts = _certain_cuts(cuts, np.log(grid.alpha), 3 * self.alpha_uncertainty(grid))
+        place = np.log(grid.q_hat)
+        alpha = grid.alpha
         return [
-            Branch(bool(alpha[j] > alpha[i]), *(float(a) for a in (x[i], x[j], alpha[i], alpha[j])))
+            Branch(
+                rising=bool(alpha[j] > alpha[i]),
+                low=float(place[i]),
+                high=float(place[j]),
+                alpha_low=float(alpha[i]),
+                alpha_high=float(alpha[j]),
+                far=far,
+            )
             for i, j in pairwise(cuts)
         ]
+
+    @cached_property
+    def problem(self) -> str:
+        """Which property of every solution curve this one lacks, in words; empty if none."""
+        if self.until < np.inf:
+            return ""
+        rising = [branch.rising for branch in self.branches()]
+        expected = [True, False] * (len(rising) // 2 + 1)
+        if rising != expected[: len(rising)]:
+            return "the branches do not rise and fall in turn"
+        if not self.weights.rows.resolved:
+            return ""
+        if rising[-1] == self.perfect:
+            return "the last branch does not end where it must"
+        if self.perfect and self._entropy_is_missing():
+            return "the end of the curve leaves more of a row unknown than v there explains"
+        return ""
+
+    @cached_property
+    def overlooked_below(self) -> float:
+        """The α below which there may be states beyond the end of the curve; 0 if there are none.
+
+        Rows that are too close for the sampled rule are told apart beyond the end. There α(q̂) is at
+        most q̂/I at an upper bound of v.
+        """
+        if self.weights.rows.resolved:
+            return 0.0
+        if not self.perfect:
+            return np.inf
+        end = float(self.grid(0).q_hat[-1])
+        q_hat = np.geomspace(end, max(2 * end, LOST_IN_ROUNDING / self.weights.slowest_fall), 300)
+        return float((q_hat / self.channel(self.weights.bound(q_hat))[0]).max())
+
+    def _entropy_is_missing(self) -> bool:
+        """Whether H + ψ at the end of grid 0 is more than the fall of v from there on explains."""
+        grid = self.grid(0)
+        end = CurvePoints(*(part[-1:] for part in grid))
+        half = 0.5 * self.teacher.reduced_rank
+        psi = end.free_entropy - end.alpha * end.channel_entropy - half * end.q_hat * end.v
+        unknown = self.weights.known_entropy + psi
+        explained = half * end.v / self.weights.slowest_fall
+        allowed = UNEXPLAINED_ENTROPY * self.weights.known_entropy + self.entropy_uncertainty(end)
+        # v falls at half the rate of its limit or more, by the choice of the last q̂.
+        return bool((unknown > 2 * explained + allowed)[0])
+
+
+def _turns(alpha: AnyArray) -> AnyArray:
+    """The indices at which α (n,) stops rising or stops falling."""
+    rising = np.diff(alpha) > 0
+    return np.flatnonzero(rising[1:] != rising[:-1]) + 1
+
+
+def _certain_cuts(cuts: list[int], log_alpha: AnyArray, uncertainty: AnyArray) -> list[int]:
+    """The turns of ln α (n,) that are folds, with both ends of the curve.
+
+    A turn and the next one are no folds if α, all the way between, differs from theirs by no more
+    than its uncertainty. The pair that is least certain goes first.
+    """
+
+    def certain_height(i: int, j: int) -> float:
+        between = slice(i, j + 1)
+        turns = np.array([[i], [j]])
+        apart = np.abs(log_alpha[between] - log_alpha[turns])
+        unsure = np.maximum(uncertainty[between], uncertainty[turns])
+        return float((apart - unsure).max())
+
+    kept = list(cuts)
+    while len(kept) > 2:
+        heights = [certain_height(i, j) for i, j in pairwise(kept)]
+        smallest = int(np.argmin(heights))
+        if heights[smallest] > 0:
+            break
+        # Between two turns both go. The ends of the curve stay, and the turn beside one goes.
+        first = max(smallest, 1)
+        last = min(smallest + 1, len(kept) - 2)
+        del kept[first : last + 1]
+    return kept
+
+
+def _cell_of(branch: Branch, places: AnyArray, alpha: AnyArray, wanted: AnyArray) -> AnyArray:
+    """The right end of the cell of the grid in which the branch has each wanted α (n,)."""
+    first, last = np.searchsorted(places, (branch.low, branch.high))
+    direction = 1 if branch.rising else -1
+    climb = np.maximum.accumulate(direction * alpha[first : last + 1])
+    return np.searchsorted(climb, direction * wanted).clip(1, climb.size - 1) + first
+
+
+@dataclass
+class FalsePosition:
+    """Roots of n functions at once by false position, after Anderson and Björck.
+
+    All arrays are of shape (n,). Where the ends of a bracket have heights of the same sign the
+    answer is the end of smaller height.
+    """
+
+    a: AnyArray
+    height_a: AnyArray
+    b: AnyArray  # the latest iterate
+    height_b: AnyArray
+
+    def solve(self, height: Callable[[AnyArray, AnyArray], AnyArray]) -> AnyArray:
+        """The roots; `height` takes places and the indices of the functions to evaluate there."""
+        root = np.where(np.abs(self.height_a) < np.abs(self.height_b), self.a, self.b)
+        going = np.flatnonzero(self.height_a * self.height_b < 0)
+        for _ in range(MOST_FALSE_POSITIONS):
+            if not going.size:
+                break
+            new = self._secant(going)
+            moved = np.abs(new - self.b[going])
+            new_height = height(new, going)
+            root[going] = new
+            self._replace(going, new, new_height)
+            going = going[(new_height != 0) & (moved > SAME_PLACE)]
+        return root
+
+    def _secant(self, going: AnyArray) -> AnyArray:
+        """Where the line through both ends of the bracket is zero."""
+        a, b = self.a[going], self.b[going]
+        height_a, height_b = self.height_a[going], self.height_b[going]
+        return np.asarray(b - height_b * (b - a) / (height_b - height_a))
+
+    def _replace(self, going: AnyArray, new: AnyArray, new_height: AnyArray) -> None:
+        """Take the new iterate as b; a stays, of less height, if it is on the other side still."""
+        a, b = self.a[going], self.b[going]
+        height_a, height_b = self.height_a[going], self.height_b[going]
+        same_side = (new_height > 0) == (height_b > 0)
+        kept = 1 - new_height / height_b
+        lowered = height_a * np.where(kept > 0, kept, 0.5)
+        self.a[going] = np.where(same_side, a, b)
+        self.height_a[going] = np.where(same_side, lowered, height_b)
+        self.b[going] = new
+        self.height_b[going] = new_height
 
 
 @lru_cache(maxsize=32)

@@ -1,21 +1,28 @@
 """Where learning becomes possible and where it becomes easy.
 
-    α_algo   the last fold of the solution curve, a local maximum of α(q̂): above it message passing
-             arrives at the state of highest overlap without side knowledge
-    α_IT     where that state takes over as the one of largest free entropy: above it the
-             Bayes-optimal error is that of this state
+The curve α(q̂) may have several humps (`solution_curve.py`), and so several jumps:
+
+    message passing   follows the branch of lowest overlap. It jumps where a hump ends that is
+                      higher than all humps before it; α_algo is the last of these jumps, the
+                      highest hump. Above it the state of highest overlap is reached without side
+                      knowledge.
+    the best error    is that of the stable state of largest free entropy Φ. As dΦ/dα = Ψ_out grows
+                      with the overlap, states take over from one another in the order of their
+                      overlaps; α_IT is the last of these jumps, to the state of highest overlap.
 
 The state of highest overlap is perfect learning where a finite prior meets a channel without width
 (no noise, flips), Φ = −H + αΨ₀; else it is the last rising part of the curve. A curve without
-folds has no transition. Between the two, the better state is, as far as is known, hard to find.
+folds has no transition. Between α_IT and α_algo the better state is, as far as is known, hard to
+find. α_IT ≤ α_algo always: otherwise a fold was overlooked, and the status is "inconsistent".
 
 Perfect learning is one jump for all eigenvalues of the features: towards q̂ = ∞ v falls as
 exp(−q̂p_minδ²/8), so that α = q̂/I ~ q̂√v → 0, and the highest fold is where the last directions
 are recovered together with all others. Strong ones may jump before, to an overlap below 1.
 """
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -26,7 +33,8 @@ from polyceptron.numerics import short_products
 from polyceptron.problem.populations import AnyTeacher, check_teacher
 from polyceptron.rows import Status
 from polyceptron.sides.weights.side import effort
-from polyceptron.theory.bayes import solution_curve as bayes
+from polyceptron.theory.bayes import solution_curve
+from polyceptron.theory.bayes.solution_curve import Branch, CurvePoints, SolutionCurve
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,6 +64,30 @@ class Transitions(ShortDisplay):
         return "hard" if alpha < self.alpha_algo else "easy"
 
 
+class JumpPoint(NamedTuple):
+    """An α at which an error jumps, and its uncertainty."""
+
+    alpha: float
+    uncertainty: float
+
+
+class Jumps(NamedTuple):
+    """All jumps of the best error and of message passing, each in the order of α."""
+
+    optimal: tuple[JumpPoint, ...]
+    amp: tuple[JumpPoint, ...]
+    status: Status
+
+    @property
+    def consistent(self) -> bool:
+        """Whether jumps are in order and the best error makes its last one first."""
+        if not self.optimal or not self.amp:
+            return not self.optimal and not self.amp
+        it, algo = self.optimal[-1], self.amp[-1]
+        in_order = list(self.optimal) == sorted(self.optimal) and list(self.amp) == sorted(self.amp)
+        return in_order and it.alpha - it.uncertainty <= algo.alpha + algo.uncertainty
+
+
 @short_products
 def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
     """α_IT and α_algo of a teacher.
@@ -79,63 +111,165 @@ def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
     >>> transitions(Teacher(3, "gaussian")).alpha_it is None
     True
     """
+    found = all_jumps(teacher, tol)
+    it = found.optimal[-1] if found.optimal else None
+    algo = found.amp[-1] if found.amp else None
+    return Transitions(
+        model=teacher.model,
+        n_classes=teacher.n_classes,
+        prior=teacher.prior.name,
+        noise=teacher.noise.name,
+        alpha_it=None if it is None else it.alpha,
+        alpha_it_uncertainty=None if it is None else it.uncertainty,
+        alpha_algo=None if algo is None else algo.alpha,
+        alpha_algo_uncertainty=None if algo is None else algo.uncertainty,
+        status=str(found.status),
+    )
+
+
+@short_products
+def all_jumps(teacher: AnyTeacher, tol: float | None = None) -> Jumps:
+    """Every α at which the best error, or that of message passing, jumps.
+
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+    tol : float, optional
+        Of α_IT and α_algo, as in `transitions`.
+
+    Returns
+    -------
+    Jumps
+
+    Examples
+    --------
+    >>> from polyceptron.problem import Teacher
+    >>> close = Teacher(2, ((-1, 0, 1.1), (0.3, 0.4272727272727273, 0.2727272727272727)))
+    >>> [round(jump.alpha, 3) for jump in all_jumps(close).amp]
+    [4.203, 23.157]
+    """
     check_teacher(teacher)
     work = effort(teacher)
     tol = check_tolerance(tol, work.transition)
-    found, status = None, Status.OK
-    levels = () if teacher.prior.gaussian else range(work.first, work.last + 1, 2)
-    for level in steps(levels, growth=4):
-        curve = bayes.curve_of(teacher, level)
-        branches = curve.branches()
-        peaks = [b for b in branches if b.rising and b is not branches[-1]]
-        if not peaks:  # no fold
-            found, status = None, Status.OK
+    found = Jumps((), (), Status.OK)
+    if teacher.prior.gaussian:
+        return found
+    for level in steps(range(work.first, work.last + 1, 2), growth=4):
+        curve = solution_curve.curve_of(teacher, level)
+        found = _jumps_of(curve, tol)
+        if found.status is Status.OK or curve.overlooked_below == np.inf:
             break
-        last = max(peaks, key=lambda b: b.alpha_high)
-        branches = curve.branches(curve.how_far(last.alpha_high))  # where the top state is
-        relative = float(curve.alpha_uncertainty(curve.points(np.exp([last.high])))[0])
-        found = _takeover(curve, branches), (last.alpha_high, relative * last.alpha_high)
-        met = max(uncertainty for _, uncertainty in found) <= tol
-        status = Status.OK if met else Status.TOLERANCE_NOT_MET
-        if met:
-            break
-    names = teacher.model, teacher.n_classes, teacher.prior.name, teacher.noise.name
-    it, algo = found or ((None, None), (None, None))
-    return Transitions(*names, it[0], it[1], algo[0], algo[1], str(status))
+    return found
 
 
-def _takeover(curve: bayes.SolutionCurve, branches: list[bayes.Branch]) -> tuple[float, float]:
-    """The largest α at which another stable state has the larger Φ, and its uncertainty.
+def _jumps_of(curve: SolutionCurve, tol: float) -> Jumps:
+    """The jumps of one curve, with the status that they deserve."""
+    ends_in_fold = [branch for branch in curve.branches() if branch.rising]
+    if not curve.perfect:
+        ends_in_fold.pop()
+    if not ends_in_fold:
+        status = Status.INCONSISTENT if curve.problem else Status.OK
+        return Jumps((), (), status)
+    highest = max(branch.alpha_high for branch in ends_in_fold)
+    branches = curve.branches(curve.how_far(highest))  # those on which the highest state is too
+    optimal = tuple(_takeovers(curve, [branch for branch in branches if branch.rising]))
+    amp = tuple(_record_humps(curve, ends_in_fold))
+    found = Jumps(optimal, amp, Status.OK)
+    overlooked = optimal and optimal[-1].alpha < curve.overlooked_below
+    if curve.problem or overlooked or not found.consistent:
+        return found._replace(status=Status.INCONSISTENT)
+    if max(optimal[-1].uncertainty, amp[-1].uncertainty) > tol:
+        return found._replace(status=Status.TOLERANCE_NOT_MET)
+    return found
 
-    Along every rising part the lead Φ − Φ_top over the top state falls, as dΦ/dα = Ψ_out is smaller
-    at smaller overlap: one root at most, or the part ends, at its fold, still in the lead.
+
+def _record_humps(curve: SolutionCurve, ends_in_fold: list[Branch]) -> Iterator[JumpPoint]:
+    """The humps above all earlier ones, where message passing leaves its branch."""
+    highest = 0.0
+    for branch in ends_in_fold:
+        if branch.alpha_high > highest:
+            highest = branch.alpha_high
+            fold = curve.points(np.exp([branch.high]))
+            relative = float(curve.alpha_uncertainty(fold)[0])
+            yield JumpPoint(highest, relative * highest)
+
+
+def _takeovers(curve: SolutionCurve, rising: list[Branch]) -> Iterator[JumpPoint]:
+    """The α at which the state of largest free entropy changes, from the lowest overlap on.
+
+    Along a branch the lead of its Φ over that of a state of larger overlap falls, so that each
+    state takes over once at most. The first that does is followed next.
     """
-    rising = [b for b in branches if b.rising]
-    top = None if curve.perfect else rising.pop()
-
-    def lead(log_q_hat: float) -> tuple[float, bayes.CurvePoints, float]:
-        """Φ here less that of the top state at the same α; the point; the slope of the lead."""
-        at = curve.points(np.exp([log_q_hat]))
-        if top is None:
-            ahead, slope = curve.perfect_entropy(at.alpha), np.array(curve.channel.known_entropy)
-        else:
-            there = curve.meet([top], at.alpha)
-            ahead, slope = there.free_entropy, there.channel_entropy
-        return float((at.free_entropy - ahead)[0]), at, float((at.channel_entropy - slope)[0])
-
-    found = []
-    for branch in rising:
-        low, high = branch.low, branch.high
-        if top is not None and branch.alpha_low < top.alpha_low:
-            if branch.alpha_high <= top.alpha_low:
-                continue
-            low = float(np.log(curve.meet([branch], np.array([top.alpha_low])).q_hat[0]))
-        if lead(low)[0] <= 0:
+    states: list[Branch | None] = [*rising]
+    if curve.perfect:
+        states.append(None)  # perfect learning
+    place = 0
+    while place < len(states) - 1:
+        duels = []
+        for next_place in range(place + 1, len(states)):
+            branch = states[place]
+            assert branch is not None  # only the last state is perfect learning
+            takeover = Duel(curve, branch, states[next_place]).takeover()
+            if takeover is not None:
+                duels.append((takeover.alpha, -next_place, takeover))
+        if not duels:  # the branch never leads over any later one
+            place += 1
             continue
-        if lead(high)[0] <= 0:
-            high = float(brentq(lambda x: lead(x)[0], low, high, xtol=1e-14))
-        _, at, slope = lead(high)
-        # Φ is off by its uncertainty, the top state's as much, and α by that over the lead's slope.
-        u = (1 if top is None else 2) * float(curve.entropy_uncertainty(at)[0])
-        found.append((float(at.alpha[0]), u / max(abs(slope), 1e-300)))
-    return max(found)  # never empty: where the top state begins the one below it leads
+        _, negative_place, first = min(duels)
+        place = -negative_place
+        yield first
+
+
+class Duel(NamedTuple):
+    """The free entropies of a branch and of a state of larger overlap, at equal α."""
+
+    curve: SolutionCurve
+    branch: Branch
+    rival: Branch | None  # None is perfect learning
+
+    def takeover(self) -> JumpPoint | None:
+        """Where the rival takes over, if it does while both exist."""
+        low = self.branch.low
+        high = self.branch.high
+        if self.rival is not None:
+            if self.branch.alpha_high <= self.rival.alpha_low:
+                return None  # it ends before the rival begins
+            if self.branch.alpha_low >= self.rival.alpha_high:
+                return None
+            if self.branch.alpha_low < self.rival.alpha_low:
+                low = self._place(self.rival.alpha_low)
+            if self.rival.alpha_high < self.branch.alpha_high:
+                high = self._place(self.rival.alpha_high)
+        if self.lead(low) <= 0:
+            return None
+        if self.lead(high) <= 0:
+            high = float(brentq(self.lead, low, high, xtol=1e-14))
+        elif high < self.branch.high:
+            return None  # the rival ends first, and never leads
+        return self._jump(high)
+
+    def lead(self, log_q_hat: float) -> float:
+        """Φ of the branch at ln q̂ less that of the rival at the same α."""
+        at = self.curve.points(np.exp([log_q_hat]))
+        if self.rival is None:
+            ahead = self.curve.perfect_entropy(at.alpha)
+        else:
+            ahead = self.curve.meet([self.rival], at.alpha).free_entropy
+        return float((at.free_entropy - ahead)[0])
+
+    def _place(self, alpha: float) -> float:
+        """ln q̂ at which the branch has α."""
+        return float(np.log(self.curve.meet([self.branch], np.array([alpha])).q_hat[0]))
+
+    def _jump(self, log_q_hat: float) -> JumpPoint:
+        """α there; it is off by the uncertainty of the lead over its slope."""
+        at: CurvePoints = self.curve.points(np.exp([log_q_hat]))
+        uncertainty = float(self.curve.entropy_uncertainty(at)[0])
+        if self.rival is None:
+            rival_slope = self.curve.channel.known_entropy
+        else:
+            met = self.curve.meet([self.rival], at.alpha)
+            rival_slope = float(met.channel_entropy[0])
+            uncertainty *= 2  # the rival's is as large
+        slope = abs(float(at.channel_entropy[0]) - rival_slope)
+        return JumpPoint(float(at.alpha[0]), uncertainty / max(slope, 1e-300))
