@@ -38,7 +38,6 @@ from polyceptron.report.learning_curves import learning_curve as learning_curve
 from polyceptron.report.predicted import predicted_curve as predicted_curve
 from polyceptron.report.twins import twin_report as twin_report
 from polyceptron.theory.asymptotics import asymptotics as asymptotics
-from polyceptron.theory.asymptotics import plan as plan
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points as fixed_points
 from polyceptron.theory.bayes_optimal.solution_curve import solution_curve as solution_curve
 from polyceptron.theory.bayes_optimal.transitions import transitions as transitions
@@ -50,6 +49,7 @@ from polyceptron.theory.erm.margin_law import margin_law as margin_law
 from polyceptron.theory.generalisation import generalisation_error as generalisation_error
 from polyceptron.theory.loop import erm_state_evolution as erm_state_evolution
 from polyceptron.theory.loop import state_evolution as state_evolution
+from polyceptron.theory.plan import plan as plan
 from polyceptron.theory.populations.best_rules import best_class_weight as best_class_weight
 from polyceptron.theory.populations.best_rules import best_shift as best_shift
 from polyceptron.theory.populations.best_rules import linear_floor as linear_floor

@@ -74,7 +74,7 @@ def light(monkeypatch, tmp_path):
         ("theory.separability", "separability"),
         ("theory.erm.fixed_point", "ridge_parts"),
         ("theory.asymptotics", "asymptotics"),
-        ("theory.asymptotics", "plan"),
+        ("theory.plan", "plan"),
         ("experiments.data_runs", "amp_rows", "trace_rows"),
         ("report.figures.making", "make_figures"),
         ("report.explorer.server", "serve"),

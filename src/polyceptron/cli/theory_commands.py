@@ -298,7 +298,7 @@ def _needs(
     teacher: AnyTeacher, students: list[Estimator], error: float, dimension: int | None
 ) -> list[Row]:
     """One row for each estimator, at the smallest α that reaches the error."""
-    from polyceptron.theory.asymptotics import Plan, check_target, plans
+    from polyceptron.theory.plan import Plan, check_target, plans
 
     def rows(found: Plan) -> list[Row]:
         if math.isinf(found.alpha):
@@ -319,8 +319,8 @@ def _errors(
 ) -> list[Row]:
     """One row for each estimator at α = n/d; both branches of the Bayes-optimal one."""
     from polyceptron.model.checks import check_size
-    from polyceptron.theory.asymptotics import NO_THEORY
     from polyceptron.theory.curve import curve_rows
+    from polyceptron.theory.plan import NO_THEORY
 
     n, d = check_size(samples, "samples"), check_size(dimension, "dimension")
 
