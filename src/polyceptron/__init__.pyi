@@ -52,8 +52,8 @@ from polyceptron.theory.loop import state_evolution as state_evolution
 from polyceptron.theory.plan import plan as plan
 from polyceptron.theory.populations.best_rules import best_class_weight as best_class_weight
 from polyceptron.theory.populations.best_rules import best_shift as best_shift
-from polyceptron.theory.populations.best_rules import linear_floor as linear_floor
 from polyceptron.theory.populations.best_rules import population_floor as population_floor
+from polyceptron.theory.populations.linear_floor import linear_floor as linear_floor
 from polyceptron.theory.resampling import resampling as resampling
 from polyceptron.theory.separability import separability as separability
 

@@ -20,7 +20,8 @@ from polyceptron.report.pictures.curves import ERROR, curves_panel, fact
 from polyceptron.report.twins import twin_report, twins_panel
 from polyceptron.rows import Status, error_column
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.populations.best_rules import best_class_weight, best_shift, linear_floor
+from polyceptron.theory.populations.best_rules import best_class_weight, best_shift
+from polyceptron.theory.populations.linear_floor import linear_floor
 from polyceptron.theory.populations.scores import PopulationScores, population_scores
 
 RIDGE = 0.1
