@@ -52,10 +52,10 @@ UPPER_BOUND = "upper bound"
 DIRECTIONS_SEED = 31
 STARTS_SEED = 41
 # log2 of the number of directions, before each is joined by its opposite. A minimum on 2**9 moves
-# by about 1e-3 when more are taken, one on 2**12 by 1e-4: test_linear_floor.py compares the result
+# by about 1e-3 when more are taken, one on 2**13 by 1e-4: test_linear_floor.py compares the result
 # with other directions and with another integration.
 LOG2_DIRECTIONS_OF_SEARCH = 9
-LOG2_DIRECTIONS_OF_REFINEMENT = 12
+LOG2_DIRECTIONS_OF_REFINEMENT = 13
 LOG2_DIRECTIONS_OF_RESULT = 14
 # Starts from random rules, before the best rule so far is perturbed instead.
 N_RANDOM_STARTS = 4
