@@ -31,12 +31,12 @@ from polyceptron.problem import Spectrum as Spectrum
 from polyceptron.problem import Teacher as Teacher
 from polyceptron.problem import finite_prior as finite_prior
 from polyceptron.questions.asymptotics import asymptotics as asymptotics
-from polyceptron.questions.asymptotics import plan as plan
 from polyceptron.questions.calibration import calibration as calibration
 from polyceptron.questions.compare import compare as compare
 from polyceptron.questions.curve import LearningCurve as LearningCurve
 from polyceptron.questions.curve import learning_curve as learning_curve
 from polyceptron.questions.curve_rows import landscape as landscape
+from polyceptron.questions.plan import plan as plan
 from polyceptron.questions.predicted import predicted_curve as predicted_curve
 from polyceptron.questions.ridge import optimal_ridge as optimal_ridge
 from polyceptron.questions.twins import twin_point as twin_point
@@ -49,11 +49,11 @@ from polyceptron.theory.bayes.solution_curve import solution_curve as solution_c
 from polyceptron.theory.bayes.transitions import transitions as transitions
 from polyceptron.theory.best_rules import best_class_weight as best_class_weight
 from polyceptron.theory.best_rules import best_shift as best_shift
-from polyceptron.theory.best_rules import linear_floor as linear_floor
 from polyceptron.theory.best_rules import population_floor as population_floor
 from polyceptron.theory.dynamics import erm_state_evolution as erm_state_evolution
 from polyceptron.theory.dynamics import state_evolution as state_evolution
 from polyceptron.theory.erm.fixed_point import erm_fixed_point as erm_fixed_point
+from polyceptron.theory.linear_floor import linear_floor as linear_floor
 from polyceptron.theory.margins import margin_law as margin_law
 from polyceptron.theory.resampling import resampling as resampling
 from polyceptron.theory.separability import separability as separability

@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyceptron import Perceptron, Teacher, plan
+from polyceptron import Perceptron, Teacher
 from polyceptron.questions.curve_rows import landscape
+from polyceptron.questions.plan import plan
 from polyceptron.rows import Status
 from polyceptron.sides.weights import side
 from polyceptron.theory.bayes import fixed_points as fixed_points_module

@@ -1,7 +1,8 @@
 """What the documentation writes, as a strict type checker reads it: `make check` does."""
 
 import polyceptron as pc
-from polyceptron import ERM, Perceptron, Teacher, erm_fixed_point, learning_curve, plan
+from polyceptron import ERM, Perceptron, Teacher, erm_fixed_point, learning_curve
+from polyceptron.questions.plan import plan
 
 teacher = Teacher(3, prior="rademacher", noise="flips:0.1", features="power:1.2:100")
 other = Perceptron("gaussian", noise="softmax:2")

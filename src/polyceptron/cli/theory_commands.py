@@ -303,7 +303,7 @@ def _needs(
     teacher: AnyTeacher, students: list[Estimator], error: float, dimension: int | None
 ) -> list[Row]:
     """One row for each estimator, at the smallest α that reaches the error."""
-    from polyceptron.questions.asymptotics import Plan, check_target, plans
+    from polyceptron.questions.plan import Plan, check_target, plans
 
     def rows(found: Plan) -> list[Row]:
         if math.isinf(found.alpha):
@@ -324,8 +324,8 @@ def _errors(
 ) -> list[Row]:
     """One row for each estimator at α = n/d; both branches of the Bayes-optimal one."""
     from polyceptron.checks import check_size
-    from polyceptron.questions.asymptotics import NO_THEORY
     from polyceptron.questions.curve_rows import curve_rows
+    from polyceptron.questions.plan import NO_THEORY
 
     n, d = check_size(samples, "samples"), check_size(dimension, "dimension")
 

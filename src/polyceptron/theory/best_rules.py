@@ -10,7 +10,7 @@ is linear, of the logarithms of the posterior
     δ_c = x·μ_c/(√d s) − K_cc/2 + ln p_c,    in class c':  δ ~ N(K e_c', K),    K = (μ_c·μ_c'/d)/s
 
 (levels of eigenvalues: K sums over them). `population_floor` is the error of this rule. A linear
-student cannot see ‖x‖²; what no linear rule with an intercept surpasses is `linear_floor`.
+student cannot see ‖x‖²; `linear_floor.py` looks for the best linear rule.
 
 Gaussian means, Cov(μ_c, μ_c') = G in each coordinate, after n = αd samples with their labels: the
 class means y_c = μ_c + √(s/αp_c) ξ leave a Gaussian posterior, with means that have the Gram matrix
@@ -46,7 +46,6 @@ from polyceptron.checks import as_numbers, check_alpha, check_alphas, difference
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, from_replicates, uniform_replicates
-from polyceptron.numerics.orthant import bivariate_orthant
 from polyceptron.problem.populations import Population, check_population
 from polyceptron.problem.specs import as_erm
 from polyceptron.rows import Status, make_row
@@ -61,11 +60,9 @@ from polyceptron.theory.bayes.biased import biased_bayes
 from polyceptron.theory.erm.unequal_classes import PopulationPoint, population_point
 
 _SEEDS = 31, 37  # of a floor, of a shift
-_RESTARTS, _NEVER = 3, 40.0  # of BFGS; a gap that is never below 0, in deviations
-_APART = 1e-9 - 1, 1 - 1e-9  # correlations of two gaps that are still two
 _DRAWS = 256  # of each class and replicate, with covariances in full
 _TEMPERATURES = (0.3, 0.1, 0.03)  # of the answer, in units of the fields' spread
-_POINTS = 9, 11  # log2: of each class for a linear rule, of all for a shift
+_POINTS = 11  # log2: for a shift
 _GAMMA = (-1.0, 3.0)
 _CLOSE = 1e-4  # of γ
 
@@ -187,85 +184,6 @@ def _quadratic(population: Population) -> Estimate:
         missed = 1 - softmax(density, axis=1).max(1)
         found += p[c] * missed.reshape(len(found), -1).mean(1)
     return from_replicates(found)
-
-
-def linear_floor(population: Population) -> Estimate:
-    """The least error of a linear rule with an intercept that knows the population.
-
-    Parameters
-    ----------
-    population : Teacher, Perceptron or Mixture
-        It is the Bayes rule for a teacher and for classes of one covariance. Else the least error
-        is searched for: `value` is that of the best rule found, which is the least for two classes.
-        For three it may be 1e-5 above it where that is a limit, and more for more.
-
-    Returns
-    -------
-    Estimate
-
-    Examples
-    --------
-    >>> from polyceptron.problem.populations import Mixture
-    >>> unlike = Mixture((0.5, 0.5), separation=2.0, variances=(1.0, 0.25))
-    >>> float(population_floor(unlike).value), round(float(linear_floor(unlike).value), 6)
-    (0.0, 0.084729)
-    """
-    check_population(population)
-    if population.label_channel is not None:
-        return population_floor(population)
-    levels, p, k = population.levels_of_features, population.group_shares, population.n_classes
-    if levels is None:
-        raise InvalidInput(
-            "the best linear rule is known for covariances with eigenvectors in common"
-        )
-    if not np.ptp(levels.variance, axis=1).any():
-        return population_floor(population)
-    # Each class in the span of the mean differences, level by level: N(a_c, diag v_c).
-    centre = np.eye(k) - 1 / k
-    coordinates, spreads = [], []
-    for gram, variance in zip(levels.gram, levels.variance, strict=True):
-        values, vectors = np.linalg.eigh(centre @ gram @ centre)
-        use = values > 1e-12 * max(float(values[-1]), 1e-300)
-        coordinates.append(vectors[:, use] * np.sqrt(values[use]))
-        spreads.append(np.repeat(variance[:, None], use.sum(), 1))
-    a, v = np.concatenate(coordinates, 1), np.concatenate(spreads, 1)
-    u = ndtri(uniform_replicates(max(a.shape[1], 1), _POINTS[0], _SEEDS[0], 1)[0])[:, : a.shape[1]]
-    x = np.concatenate([a[c] + u * np.sqrt(v[c]) for c in range(k)])
-    cost = np.repeat((1 - np.eye(k)) * p[:, None], len(u), 0) / len(u)
-    start = (a / (p @ v)).T  # by the pooled variances
-    pooled = np.log(p) - 0.5 * (a * start.T).sum(1)
-    T = difference_basis(k)
-    ends = [(start, pooled), least_cost(np.zeros((len(x), k)), x, cost, start, pooled)]
-    thetas = [np.concatenate([(W @ T).ravel(), T.T @ b]) for W, b in ends]
-    if k <= 3:
-        for _ in range(_RESTARTS):  # where two boundaries become one BFGS may lose its way
-            found = [minimize(_missed, theta, (p, a, v), jac=True, tol=1e-10) for theta in thetas]
-            thetas = [one.x for one in sorted(found, key=lambda one: -float(one.fun))]
-    B, b = thetas[-1][: 1 - k].reshape(-1, k - 1), thetas[-1][1 - k :]
-    law = FieldsLaw(p, a @ B, np.einsum("dr,cd,ds->crs", B, v, B), b)
-    return population_scores(law).error
-
-
-def _missed(theta: Array, p: Array, a: Array, v: Array) -> tuple[float, Array]:
-    """The error of fields xB + b on classes N(a_c, diag v_c), k = 2 or 3, and its gradient."""
-    r, T = len(p) - 1, difference_basis(len(p))
-    B, b = theta[:-r].reshape(-1, r), theta[-r:]
-    value, slope_B, slope_b = 1.0, 0 * B, 0 * b
-    for c in range(r + 1):
-        A = T[c] - np.delete(T, c, 0)
-        D = A @ B.T
-        S = (D * v[c]) @ D.T
-        s = np.sqrt(np.diag(S))
-        at, rho = (D @ a[c] + A @ b) / s, S[0, -1] / (s[0] * s[-1])
-        x, rho = (at, float(np.clip(rho, *_APART))) if r == 2 else (np.append(at, _NEVER), 0.0)
-        log_z, *slopes, density = (float(y[0]) for y in bivariate_orthant(x[:1], x[1:], rho))
-        z = p[c] * math.exp(log_z)
-        first, turn = z * np.array(slopes[:r]), z * density
-        G = np.full((r, r), turn / (2 * s[0] * s[-1]))  # slopes in S
-        np.fill_diagonal(G, -(at * first + rho * turn) / (2 * s**2))
-        value, slope_b = value - z, slope_b - A.T @ (first / s)
-        slope_B -= (np.outer(first / s, a[c]) + 2 * G @ (D * v[c])).T @ A
-    return value, np.concatenate([slope_B.ravel(), slope_b])
 
 
 def least_cost(fixed: Array, x: Array, cost: Array, W: Array, b: Array) -> tuple[Array, Array]:
@@ -442,7 +360,7 @@ def _decided(
 def _on_points(law: FieldsLaw, c: Array) -> Array:
     """The best shift (r,) on fixed random points of the fields."""
     k, r, T = law.n_classes, law.n_classes - 1, difference_basis(law.n_classes)
-    u = uniform_replicates(2 * r, _POINTS[1], _SEEDS[1], 1)[0]
+    u = uniform_replicates(2 * r, _POINTS, _SEEDS[1], 1)[0]
     fields, costs = [], []
     for g, share in enumerate(law.shares):
         omega = law.m[g] + ndtri(u[:, :r]) @ np.linalg.cholesky(law.Q[g]).T

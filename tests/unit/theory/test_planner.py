@@ -1,11 +1,14 @@
 """The planner inverts the learning curves."""
 
+import math
+
+import numpy as np
 import pytest
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
-from polyceptron.questions.asymptotics import _smallest_root, plan
 from polyceptron.questions.curve_rows import curve_rows
+from polyceptron.questions.plan import first_crossing, plan
 from polyceptron.theory.erm.fixed_point import erm_rows
 
 
@@ -106,4 +109,80 @@ def test_a_curve_without_an_error_ends_there(end, words):
         return 0.5 - 0.05 * log_alpha if log_alpha < end else float("nan")
 
     with pytest.raises(InvalidInput, match=words):
-        _smallest_root(curve, 0.1, (0.0, 3.0), "max-margin")
+        first_crossing(curve, 0.1, (0.0, 3.0), "max-margin")
+
+
+SQUARE = [pc.ERM("square", ridge) for ridge in (0, 1e-3, 1e-2)]
+NOISES = ("flips:0.1", "gaussian:0.5", "flips:0.2")
+NEARLY_NO_RIDGE = pc.ERM("square", 1e-4, intercept=True)
+CURVES_WITH_DIPS = [
+    *((pc.Teacher(k), square) for k in (2, 3, 4, 5) for square in SQUARE),
+    *((pc.Teacher(k, noise=n), square) for k in (2, 3) for n in NOISES for square in SQUARE[::2]),
+    *((pc.Mixture((p, 1 - p), separation=4.0), NEARLY_NO_RIDGE) for p in (0.5, 0.6)),
+]
+
+
+def test_there_are_26_curves_with_dips():
+    assert len(CURVES_WITH_DIPS) == 26
+
+
+@pytest.mark.parametrize("above", [1e-3, 1e-6])
+@pytest.mark.parametrize(("teacher", "square"), CURVES_WITH_DIPS)
+def test_the_first_crossing_is_on_the_way_into_a_dip(teacher, square, above):
+    """Double descent: a target just above the least error at α < 1 is met there, not above 1."""
+    log_alpha, lowest = lowest_below_one(teacher, square)
+    target = (1 + above) * lowest
+    found = pc.plan(teacher, target, square)
+    assert found.alpha <= math.exp(log_alpha) * (1 + 1e-3)
+    assert found.row["generalisation_error"] == pytest.approx(target, rel=1e-6)
+    before = np.geomspace(0.02, found.alpha - 2 * found.alpha_uncertainty, 40)
+    errors = [row["generalisation_error"] for row in curve_rows(teacher, square, before)]
+    assert min(errors) > target
+
+
+@pytest.mark.parametrize(("teacher", "square"), CURVES_WITH_DIPS[::3])
+def test_a_dip_that_stays_above_the_target_is_passed(teacher, square):
+    _, lowest = lowest_below_one(teacher, square)
+    target = (1 - 1e-4) * lowest
+    found = pc.plan(teacher, target, square)
+    assert found.alpha > 1
+    assert found.row["generalisation_error"] == pytest.approx(target, rel=2e-4)
+
+
+def lowest_below_one(teacher, student):
+    """ln α and error at the least error of α in [0.1, 1], by a grid made finer three times."""
+    low, high = math.log(0.1), 0.0
+    for _ in range(4):
+        grid = np.linspace(low, high, 25)
+        rows = curve_rows(teacher, student, np.exp(grid))
+        errors = [row["generalisation_error"] for row in rows]
+        best = int(np.argmin(errors))
+        assert 0 < best < 24
+        low, high = grid[best - 1], grid[best + 1]
+    return grid[best], errors[best]
+
+
+@pytest.mark.parametrize("depth", [1e-4, 0.01, 0.1])
+@pytest.mark.parametrize("centre", [-1.3, 0.21, 2.9])
+def test_a_dip_of_any_depth_is_found_with_few_points(centre, depth):
+    """An explicit curve: falling, with a dip of width 0.2 in ln α."""
+    asked = []
+
+    def curve(x):
+        asked.append(x)
+        return 0.3 - 1e-4 * x - depth * math.exp(-(((x - centre) / 0.2) ** 2) / 2)
+
+    grid = np.linspace(centre - 1, centre + 1, 200_001)
+    values = np.array([curve(x) for x in grid])
+    asked.clear()
+    lowest = int(np.argmin(values[50_000:150_000])) + 50_000  # of the dip
+    target = values[lowest] + 0.05 * (values[lowest:].max() - values[lowest])
+    expected = grid[np.argmax(values <= target)]
+    assert first_crossing(curve, target, (-4.0, 6.0), "any") == pytest.approx(expected, abs=2e-4)
+    assert len(set(asked)) < 90
+
+
+def test_an_error_that_rises_from_the_start_is_met_at_its_start():
+    """Unequal shares and hardly any ridge: the intercept alone errs least, until α is large."""
+    found = pc.plan(pc.Mixture((0.8, 0.2), separation=1.5), 0.2002, NEARLY_NO_RIDGE)
+    assert found.alpha < 0.06
