@@ -26,17 +26,18 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtri, softmax
 
 from polyceptron.display import ShortDisplay
-from polyceptron.errors import InvalidInput
+from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.channels import Channel
 from polyceptron.model.checks import check_alpha, check_size
-from polyceptron.model.estimators import Estimator, Probabilities, as_erm, as_estimator
+from polyceptron.model.estimators import ERM, Estimator, Probabilities, as_erm, as_estimator
 from polyceptron.model.law import Law
 from polyceptron.model.populations import AnyTeacher, Population, check_population
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, from_replicates, uniform_replicates
 from polyceptron.numerics.panels import GAUSS_BREAKS, blend_breaks, panel_rule
 from polyceptron.rows import Status
-from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.solve.minimise import Place, Trial, minimise
+from polyceptron.theory.erm.fixed_point import default_tolerance, student_law
 from polyceptron.theory.fields.integrand import field_scales, ordered_density
 from polyceptron.theory.generalisation import error_on_labels, error_slope
 from polyceptron.theory.populations.population_point import population_point
@@ -49,6 +50,7 @@ _SCORES = ("test_loss", "brier", "calibration_error")
 _FACTS = ("status", "generalisation_error", "ridge", "temperature", "own_probabilities")
 _Found = tuple[Bins, tuple[Estimate, ...], tuple[Any, ...]]  # bins, scores and facts
 _SEED = 20
+_SEARCH_SHARE = 0.1  # of the fixed point's tolerance: that of the search for a ridge
 _EVALUATIONS = 3e8 / 16  # of a channel's integrand: fewer points where classes are many
 
 
@@ -340,15 +342,42 @@ def ridge_for(teacher: AnyTeacher, estimator: Any, alpha: float, target: str) ->
             f"'error'"
         )
 
-    def score(log_ridge: float) -> float:
-        point = erm_fixed_point(teacher, spec.with_ridge(math.exp(log_ridge)), alpha)
-        if not math.isfinite(point.q):
-            return math.inf
-        if target == "calibration":
-            return _unbinned_error(teacher.channel, teacher.n_classes, point.law, probabilities)
-        nodes = fresh_fields(teacher.channel, teacher.n_classes, point.law)
-        return float(mean_scores(nodes, probabilities)[0].mean())
+    objective = _ScoreOfRidge(teacher, spec, alpha, target, probabilities)
+    largest = 1e8 * max(1.0, alpha)
+    tol = _SEARCH_SHARE * default_tolerance(teacher.n_classes)
+    found = minimise(objective, 0.1, tol, range_=(1e-9, largest), limit_at_zero=True)
+    if found is None:
+        raise ComputationFailed(
+            f"no fixed point at alpha {alpha:g} on the way to the ridge of least {target}"
+        )
+    if found.place == Place.EDGE:
+        raise ComputationFailed(
+            f"the {target} at alpha {alpha:g} still falls at ridge {found.parameter:.3g}, the last "
+            f"that could be solved for: give a ridge"
+        )
+    return found.parameter
 
-    grid = np.log(10.0) * np.arange(-3.0, 2.0)
-    best = int(np.argmin([score(x) for x in grid[::-1]][::-1]))
-    return _least(score, grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], 1e-3)
+
+@dataclass(frozen=True)
+class _ScoreOfRidge:
+    """Test loss or calibration error as a function of the ridge, for the minimiser."""
+
+    teacher: AnyTeacher
+    estimator: ERM
+    alpha: float
+    target: str
+    probabilities: Probabilities
+
+    def __call__(self, ridge: float) -> Trial:
+        try:
+            found = student_law(self.teacher, self.estimator.with_ridge(ridge), self.alpha)
+        except (InvalidInput, ComputationFailed):  # no such limit of the loss, no fixed point
+            return Trial(math.inf)
+        if not found.scaled:  # weights without a ridge diverge, and their test loss with them
+            return Trial(math.inf)
+        channel = self.teacher.channel
+        n_classes = self.teacher.n_classes
+        if self.target == "calibration":
+            return Trial(_unbinned_error(channel, n_classes, found.law, self.probabilities))
+        nodes = fresh_fields(channel, n_classes, found.law)
+        return Trial(float(mean_scores(nodes, self.probabilities)[0].mean()))
