@@ -132,3 +132,15 @@ def test_a_relative_tolerance_resolves_small_values():
 def test_a_coarse_minimum_is_corrected():
     found = check_minimum(lambda x: Trial((math.log(x) - 1) ** 2), math.exp(1.2), 1e-8)
     assert math.log(found.parameter) == pytest.approx(1, abs=1e-4)
+
+
+def test_each_place_is_tried_once():
+    """A trial is a fixed point, which may take a second."""
+    seen = []
+
+    def objective(parameter):
+        seen.append(parameter)
+        return Trial((math.log(parameter) - 3) ** 2)
+
+    minimise(objective, 0.1, 1e-6)
+    assert len(seen) == len(set(seen))
