@@ -35,6 +35,7 @@ FIRST_STEP = 1.0  # in ln λ
 STEP_GROWTH = 2.0  # of each step over the one before, while the bracket is widened
 LONGEST_STEP = 2.0  # in ln λ: valleys of hinges with few data are hardly wider
 CONSTANT_STRETCH = 3.5  # in ln λ: without change over this much the function counts as constant
+WALL_DISTANCE = 0.3  # in ln λ: how near the search goes to where nothing can be computed
 CONSTANT_SHARE = 0.03  # of the tolerance: a change that counts as none
 GAIN_SHARE = 0.1  # of the tolerance: a possible gain for which the search goes on
 RESOLVED_SHARE = 0.01  # of the tolerance: what the last step in ln λ may cost
@@ -276,7 +277,7 @@ class _Search:
         here = self._outermost(direction)
         wall = self._nearest_failure(direction)
         if wall is not None:
-            if abs(wall - here) < NARROW:
+            if abs(wall - here) < WALL_DISTANCE:
                 return False
             self.at((wall + here) / 2)
             return True
