@@ -368,8 +368,8 @@ MUTATIONS = [
     Mutation(
         "best ridge of the square loss: −1",
         "theory/erm/square_closed_form.py",
-        "1 / (n_classes * c**2) - 1",
-        "1 / (n_classes * c**2)",
+        "1 / (n_classes * signal**2) - 1",
+        "1 / (n_classes * signal**2)",
         "tests/unit/theory/test_erm_theory.py::test_best_square_ridge_is_a_minimum_at_every_alpha",
     ),
     Mutation(

@@ -27,13 +27,13 @@ from scipy.special import softmax
 
 from polyceptron.checks import check_alpha, check_size
 from polyceptron.display import ShortDisplay
-from polyceptron.errors import InvalidInput
+from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, from_replicates
 from polyceptron.problem.channels import Channel
 from polyceptron.problem.law import Law
 from polyceptron.problem.populations import AnyTeacher, Population, check_population
-from polyceptron.problem.specs import Probabilities, as_erm
+from polyceptron.problem.specs import ERM, Probabilities, as_erm
 from polyceptron.rows import Status
 from polyceptron.sides.fresh_scores import (
     N_BINS,
@@ -46,14 +46,16 @@ from polyceptron.sides.fresh_scores import (
 )
 from polyceptron.sides.generalisation import error_on_labels, error_slope
 from polyceptron.sides.scores import leading_nodes
+from polyceptron.solve.minimise import Place, Trial, minimise
 from polyceptron.students import Student, student_of
-from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.theory.erm.fixed_point import default_tolerance, student_order
 from polyceptron.theory.erm.unequal_classes import population_point
 
 TARGETS = ("error", "test-loss", "calibration")
 _SCORES = ("test_loss", "brier", "calibration_error")
 _FACTS = ("status", "generalisation_error", "ridge", "temperature", "own_probabilities")
 _Found = tuple[Bins, tuple[Estimate, ...], tuple[Any, ...]]  # bins, scores and facts
+_SEARCH_SHARE = 0.1  # of the fixed point's tolerance: that of the search for a ridge
 
 
 @dataclass(frozen=True, repr=False)
@@ -221,15 +223,43 @@ def ridge_for(teacher: AnyTeacher, estimator: Any, alpha: float, target: str) ->
             f"'error'"
         )
 
-    def score(log_ridge: float) -> float:
-        point = erm_fixed_point(teacher, spec.with_ridge(math.exp(log_ridge)), alpha)
-        if not math.isfinite(point.q):
-            return math.inf
-        if target == "calibration":
-            return _unbinned_error(teacher.channel, teacher.n_classes, point.law, probabilities)
-        nodes = fresh_fields(teacher.channel, teacher.n_classes, point.law)
-        return float(mean_scores(nodes, probabilities)[0].mean())
+    objective = _ScoreOfRidge(teacher, spec, alpha, target, probabilities)
+    largest = 1e8 * max(1.0, alpha)
+    tol = _SEARCH_SHARE * default_tolerance(teacher.n_classes)
+    found = minimise(objective, 0.1, tol, range_=(1e-9, largest), limit_at_zero=True)
+    if found is None:
+        raise ComputationFailed(
+            f"no fixed point at alpha {alpha:g} on the way to the ridge of least {target}"
+        )
+    if found.place == Place.EDGE:
+        raise ComputationFailed(
+            f"the {target} at alpha {alpha:g} still falls at ridge {found.parameter:.3g}, the last "
+            f"that could be solved for: give a ridge"
+        )
+    return found.parameter
 
-    grid = np.log(10.0) * np.arange(-3.0, 2.0)
-    best = int(np.argmin([score(x) for x in grid[::-1]][::-1]))
-    return _least(score, grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], 1e-3)
+
+@dataclass(frozen=True)
+class _ScoreOfRidge:
+    """Test loss or calibration error as a function of the ridge, for the minimiser."""
+
+    teacher: AnyTeacher
+    estimator: ERM
+    alpha: float
+    target: str
+    probabilities: Probabilities
+
+    def __call__(self, ridge: float) -> Trial:
+        try:
+            estimator = self.estimator.with_ridge(ridge)
+            _, law, scaled = student_order(self.teacher, estimator, self.alpha)
+        except (InvalidInput, ComputationFailed):  # no such limit of the loss, no fixed point
+            return Trial(math.inf)
+        if not scaled:  # weights without a ridge diverge, and their test loss with them
+            return Trial(math.inf)
+        channel = self.teacher.channel
+        n_classes = self.teacher.n_classes
+        if self.target == "calibration":
+            return Trial(_unbinned_error(channel, n_classes, law, self.probabilities))
+        nodes = fresh_fields(channel, n_classes, law)
+        return Trial(float(mean_scores(nodes, self.probabilities)[0].mean()))

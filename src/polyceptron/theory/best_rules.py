@@ -28,9 +28,11 @@ With costs c_tp of answering p to label t the mean cost of a rule is Σ_tp c_tp 
 A shift of the intercepts is chosen after the fit: the law of the fields stays, and the cost is a
 function of r numbers. Class weights change the fit itself. Searched for is the family
 
-    w_c ∝ P(c)^(−γ),    Σ_c P(c) w_c = 1
+    w_c ∝ P(c)^(−γ) C_c^δ,    Σ_c P(c) w_c = 1,    C_c = Σ_p (c_cp − c_cc)
 
-which is all that there is for two classes; γ = 0 is no weights, γ = 1 is 'balanced'.
+γ = δ = 0 is no weights, γ = 1 and δ = 0 is 'balanced'. Of two classes it is the ratio w_2/w_1,
+which is all that there is. Where neither shares nor costs differ, each weight is searched for in
+turn.
 """
 
 import math
@@ -39,7 +41,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize
 from scipy.special import ndtri, softmax
 
 from polyceptron.checks import as_numbers, check_alpha, check_alphas, difference_basis
@@ -56,15 +58,23 @@ from polyceptron.sides.scores import (
     drawn_chances,
     population_scores,
 )
+from polyceptron.solve.minimise import Place, Trial, minimise
 from polyceptron.theory.bayes.biased import biased_bayes
-from polyceptron.theory.erm.unequal_classes import PopulationPoint, population_point
+from polyceptron.theory.erm.unequal_classes import (
+    PopulationPoint,
+    default_tolerance,
+    matrix_problem,
+    population_point,
+)
 
 _SEEDS = 31, 37  # of a floor, of a shift
 _DRAWS = 256  # of each class and replicate, with covariances in full
 _TEMPERATURES = (0.3, 0.1, 0.03)  # of the answer, in units of the fields' spread
 _POINTS = 11  # log2: for a shift
-_GAMMA = (-1.0, 3.0)
-_CLOSE = 1e-4  # of γ
+WEIGHT_RATIOS = (1e-8, 1e8)  # of the largest to the smallest weight on a line of the search
+SWEEP_GAIN = 1.0  # tolerances: for less, the lines are not searched again
+EQUAL_LOGS = 1e-9  # logarithms of shares, costs or weights that only rounding tells apart
+MAX_SWEEPS = 3  # over all lines; what the last one gained is counted in the uncertainty
 
 
 def population_floor(population: Population) -> Estimate:
@@ -300,7 +310,11 @@ def best_class_weight(
     cost: Any = None,
     tol: float | None = None,
 ) -> Decision:
-    """The class weights w_c ∝ P(c)^(−γ) of a fit that cost least on fresh samples.
+    """The class weights of a fit that cost least on fresh samples.
+
+    Of two classes the ratio of both weights is searched for. Of more, the family described at the
+    top of this module, w_c ∝ P(c)^(−γ) C_c^δ, where C_c is what mistakes of class c cost together;
+    if neither shares nor costs differ, one weight after the other.
 
     Parameters
     ----------
@@ -310,7 +324,8 @@ def best_class_weight(
     Returns
     -------
     Decision
-        `chosen` are the k weights, with mean 1 over samples.
+        `chosen` are the k weights, with mean 1 over samples. Its uncertainty counts what a further
+        search in the family could gain.
 
     Examples
     --------
@@ -321,24 +336,102 @@ def best_class_weight(
     True
     """
     check_population(population)
-    c, shares = cost_matrix(population, target, cost), population.class_shares
-    spec = as_erm(estimator)
+    costs = cost_matrix(population, target, cost)
+    objective = _CostOfWeights(population, as_erm(estimator), check_alpha(alpha), tol, costs)
+    log_weights = np.zeros(population.n_classes)
+    before = objective(log_weights)
+    if not math.isfinite(before.value):
+        raise ComputationFailed(f"no fixed point at alpha {alpha:g}: give a larger ridge")
+    search_tol = objective.tolerance * float(np.abs(costs).max())
+    best = before
+    left_open = 0.0
+    at_edge = False
+    for _ in range(MAX_SWEEPS):
+        value_before_sweep = best.value
+        left_open = 0.0
+        at_edge = False
+        directions = objective.directions()
+        for direction in directions:
+            line = partial(objective.along, log_weights, direction)
+            found = minimise(
+                line, 1.0, search_tol, range_=WEIGHT_RATIOS, scan=objective.scanned(direction)
+            )
+            assert found is not None  # it holds at the start
+            left_open += found.left_open
+            at_edge = at_edge or found.place == Place.EDGE
+            if found.trial.value <= best.value:
+                best = found.trial
+                log_weights = log_weights + math.log(found.parameter) * direction
+        if len(directions) == 1:
+            break
+        gained = value_before_sweep - best.value
+        left_open += gained
+        if gained < SWEEP_GAIN * search_tol:
+            break
+    point, scores = best.answer
+    if at_edge and point.status == Status.OK:
+        point = replace(point, status=Status.TOLERANCE_NOT_MET)
+    decision = _decided(objective.weights(log_weights), costs, scores, point, before.value)
+    return replace(decision, cost_uncertainty=decision.cost_uncertainty + left_open)
 
-    def weights(gamma: float) -> Array:
-        w = shares ** (-gamma)
-        return np.asarray(w / (shares @ w))
 
-    def at(gamma: float) -> tuple[PopulationPoint, PopulationScores]:
-        weighted: Any = tuple(weights(gamma).tolist())
-        point = _solved(population, replace(spec, class_weight=weighted), alpha, tol)
-        return point, population_scores(point.law)
+@dataclass(frozen=True)
+class _CostOfWeights:
+    """The mean cost of a fit with class weights, as a function of their logarithms (k,)."""
 
-    def value(gamma: float) -> float:
-        return float((c * at(gamma)[1].confusion.value).sum())
+    population: Population
+    spec: Any
+    alpha: float
+    tol: float | None
+    costs: Array  # (k, k)
 
-    found = minimize_scalar(value, bounds=_GAMMA, method="bounded", options={"xatol": _CLOSE})
-    point, scores = at(found.x)
-    return _decided(weights(found.x), c, scores, point, value(0.0))
+    @property
+    def tolerance(self) -> float:
+        """The tolerance of each fixed point."""
+        unweighted = replace(self.spec, ridge=1.0)
+        return default_tolerance(matrix_problem(self.population, unweighted, self.alpha), self.tol)
+
+    def weights(self, log_weights: Array) -> Array:
+        """The weights (k,), with mean 1 over samples."""
+        w = np.exp(log_weights - log_weights.max())
+        return np.asarray(w / (self.population.class_shares @ w))
+
+    def __call__(self, log_weights: Array) -> Trial:
+        chosen: Any = tuple(self.weights(log_weights).tolist())
+        weighted = replace(self.spec, class_weight=chosen)
+        try:
+            point = _solved(self.population, weighted, self.alpha, self.tol)
+        except (ComputationFailed, ArithmeticError, np.linalg.LinAlgError):
+            return Trial(math.inf)
+        scores = population_scores(point.law)
+        return Trial(float((self.costs * scores.confusion.value).sum()), answer=(point, scores))
+
+    def along(self, log_weights: Array, direction: Array, parameter: float) -> Trial:
+        """The cost on a line, where the parameter is 1 at the given weights."""
+        return self(log_weights + math.log(parameter) * direction)
+
+    def directions(self) -> list[Array]:
+        """The lines to search, in ln w (k,), each of range 1."""
+        k = self.population.n_classes
+        if k == 2:
+            return [np.array([0.0, 1.0])]
+        lines = [-np.log(self.population.class_shares)]
+        mistakes = (self.costs - np.diag(self.costs)[:, None]).sum(1)
+        if (mistakes > 0).all():
+            lines.append(np.log(mistakes))
+        lines = [line / np.ptp(line) for line in lines if np.ptp(line) > EQUAL_LOGS]
+        if len(lines) == 2 and np.ptp(lines[0] - lines[1]) < EQUAL_LOGS:
+            lines.pop()  # balanced costs are inverse to the shares
+        return lines or list(np.eye(k)[1:])
+
+    def scanned(self, direction: Array) -> tuple[float, ...]:
+        """Balanced weights, where they are on the line through equal ones."""
+        balanced = -np.log(self.population.class_shares)
+        if self.population.n_classes == 2:
+            return (math.exp(balanced[1] - balanced[0]),)
+        if np.ptp(balanced - np.ptp(balanced) * direction) < EQUAL_LOGS:
+            return (math.exp(np.ptp(balanced)),)
+        return ()
 
 
 def _solved(population: Population, spec: Any, alpha: float, tol: float | None) -> PopulationPoint:

@@ -39,7 +39,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import approx_fprime, brentq
+from scipy.optimize import approx_fprime
 
 from polyceptron.checks import check_alphas, check_tolerance, difference_basis
 from polyceptron.display import steps
@@ -52,16 +52,17 @@ from polyceptron.problem.penalties import spectrum_sums
 from polyceptron.problem.populations import check_population, check_teacher
 from polyceptron.rows import Status, make_row
 from polyceptron.sides.fields.points import boundary_points
-from polyceptron.sides.generalisation import error_at_tau, error_on_labels
+from polyceptron.sides.generalisation import error_at_tau, error_on_labels, error_slope
 from polyceptron.sides.scores import FieldsLaw, population_scores
-from polyceptron.theory.erm.best_ridge import bracket
+from polyceptron.solve.minimise import Minimum, Place, Trial, check_minimum, minimise
 from polyceptron.theory.erm.coarse_root import Root, newton
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, erm_rows
 
 _LEVELS = (0, 1, 3, 5)  # of the points
 _STEP = 1e-3  # of a numerical derivative in θ
 _ROOT = 1e-7  # of θ
-_RIDGES = (math.log(1e-6), math.log(1e3))  # ln λ among which the best is searched for
+_RIDGES = (math.log(1e-6), math.log(1e3))  # ln λ, beyond which no larger one is a better start
+_SMALLEST = 1e-8  # ridge that is tried in the search for the best
 _FIRST, _UP, _SHORTEST = -3.0, 2.0, 0.05  # of ln λ: a search's start, a step up, the shortest
 _ROUNDING = 1e-12  # of an error in closed form
 Nodes = tuple[Array, Array]  # fields of variance 1 (k, n) with label 1, and weights (n,)
@@ -196,15 +197,29 @@ class RidgePath:
         self._seen[x] = theta, slopes, tangent
         return self._seen[x]
 
-    def best(self) -> float:
-        """λ of least error, or an end of those that are tried; ln λ to about 1e-2."""
+    def trial(self, ridge: float) -> Trial:
+        """The error at a ridge on few points and its slope in ln λ, for the minimiser."""
+        try:
+            theta, _, tangent = self.at(math.log(ridge))
+        except ComputationFailed:
+            return Trial(math.inf)
+        channel = self.students.teacher.channel
+        n_classes = self.students.teacher.n_classes
+        tau = math.exp(theta[0])
+        error = float(error_on_labels(channel, tau, n_classes))
+        return Trial(error, -error_slope(channel, tau, n_classes) * float(tangent[0]))
 
-        def slope(x: float) -> float:
-            return float(self.at(x)[2][0])
-
-        low, high = bracket(slope, _FIRST, ends=_RIDGES)
-        x = brentq(slope, low, high, xtol=1e-2) if high > low else low
-        return float(f"{math.exp(x):.6g}")
+    def best(self, tol: float) -> Minimum:
+        """The minimum of the error over the ridge, on few points."""
+        alpha = self.students.alpha
+        largest = 1e3 * max(1.0, alpha)
+        found = minimise(self.trial, math.exp(_FIRST), tol, range_=(_SMALLEST, largest))
+        if found is None:
+            raise ComputationFailed(
+                f"no fixed point of one-vs-rest at alpha {alpha:g} on the way to the optimal "
+                f"ridge: give a ridge instead of 'optimal'"
+            )
+        return found
 
 
 def one_vs_rest_rows(
@@ -222,10 +237,36 @@ def one_vs_rest_rows(
             rows.append(_of_two(teacher, estimator, alpha, tol))
             continue
         path = RidgePath(BinaryStudents(teacher, estimator.loss, 1.0, alpha))
-        ridge = path.best() if estimator.ridge == "optimal" else estimator.ridge
-        columns = {**teacher.columns, **estimator.columns, "ridge": ridge, "alpha": alpha}
-        rows.append(make_row(source="theory", **columns, **_point(path, float(ridge), tol)))
+        columns = {**teacher.columns, **estimator.columns, "alpha": alpha}
+        if estimator.ridge == "optimal":
+            columns |= _best_point(path, tol)
+        else:
+            columns |= _point(path, float(estimator.ridge), tol)
+        rows.append(make_row(source="theory", **columns))
     return rows
+
+
+def _best_point(path: RidgePath, tol: float) -> dict[str, Any]:
+    """The columns at the ridge of least error, whose uncertainty counts what is left open.
+
+    The ridge is searched for on few points, and compared with its neighbours on as many as the
+    tolerance asks for.
+    """
+    coarse = path.best(tol)
+
+    def trial(ridge: float) -> Trial:
+        columns = _point(path, ridge, tol)
+        return Trial(columns.get("generalisation_error", math.inf), answer=columns)
+
+    found = coarse
+    if coarse.place == Place.INSIDE:
+        found = check_minimum(trial, coarse.parameter, tol) or coarse
+    columns = found.trial.answer or _point(path, found.parameter, tol)
+    if "uncertainty" in columns:
+        columns["uncertainty"] += found.left_open
+        if columns["uncertainty"] > tol or found.place == Place.EDGE:
+            columns["status"] = Status.TOLERANCE_NOT_MET
+    return {**columns, "ridge": found.parameter}
 
 
 def _of_two(teacher: AnyTeacher, estimator: Any, alpha: float, tol: float) -> dict[str, Any]:

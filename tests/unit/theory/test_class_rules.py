@@ -64,7 +64,7 @@ def test_the_curvature_of_one_vs_rest_comes_by_parts_too() -> None:
 def test_the_best_ridge_of_one_vs_rest_has_the_least_error() -> None:
     """Where its start at a small ridge is far from the root, and on both sides of the optimum."""
     path = RidgePath(BinaryStudents(pc.Teacher(3), as_loss("cross-entropy"), 1.0, 10.0))
-    x = math.log(path.best())
+    x = math.log(path.best(1e-6).parameter)
     tau = [path.at(x + step)[0][0] for step in (-1.0, 0.0, 1.0)]
     assert max(tau) == tau[1]
 

@@ -73,6 +73,22 @@ def test_best_class_weights_beat_none_and_balanced_ones():
     assert abs(np.dot(RARE.shares, found.chosen) - 1) < 1e-12
 
 
+@pytest.mark.parametrize("shares", [(0.6, 0.4), (0.5, 0.5)])
+def test_class_weights_follow_the_costs(shares):
+    """A mistake of the second class costs six times as much; equal shares are no exception."""
+    population = Mixture(shares, separation=2.0)
+    cost = np.array([[0.0, 1.0], [6.0, 0.0]])
+    found = best_class_weight(population, ERM("square", 1.0, intercept=True), 1.2, cost=cost)
+    assert found.point.status == "ok"
+    costs = []
+    for ratio in np.geomspace(0.1, 1e3, 81):
+        weight = np.array([1.0, ratio]) / (np.array(shares) @ [1.0, ratio])
+        spec = ERM("square", 1.0, intercept=True, class_weight=tuple(weight))
+        costs.append((cost * pc.erm_fixed_point(population, spec, 1.2).confusion).sum())
+    assert found.cost <= min(costs) + found.cost_uncertainty
+    assert found.cost < 0.495
+
+
 @pytest.mark.parametrize(
     ("population", "spec", "alpha"),
     [

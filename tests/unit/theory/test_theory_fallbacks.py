@@ -10,7 +10,6 @@ from polyceptron.numerics import thread_count
 from polyceptron.problem import ERM, CrossEntropy, MaxMargin, Teacher
 from polyceptron.sides.scalar import erm_sides
 from polyceptron.theory.dynamics import state_evolution
-from polyceptron.theory.erm.best_ridge import bracket
 from polyceptron.theory.erm.coarse_root import Root, coarse_root, continuation, newton
 from polyceptron.theory.erm.equations import equations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
@@ -61,20 +60,6 @@ def test_no_fixed_point_in_reach_is_said(monkeypatch):
     assert point.status == "not-converged"
     assert math.isinf(point.uncertainty)
     assert math.isnan(point.generalisation_error)
-
-
-def test_brackets_look_once_at_each_place_and_stop_at_the_ends():
-    seen = []
-
-    def falling(x):
-        seen.append(x)
-        return 3.0 - x
-
-    low, high = bracket(falling, -2.0)
-    assert low <= 3.0 <= high
-    assert len(seen) == len(set(seen))
-    assert bracket(lambda x: 1.0, 0.0) == pytest.approx((math.log(1e6),) * 2)
-    assert bracket(lambda x: 0.0, 0.7) == (0.7, 0.7)
 
 
 def rotated(theta):

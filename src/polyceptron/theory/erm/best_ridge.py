@@ -1,138 +1,241 @@
 """The ridge of least generalisation error, at given α.
 
-ε falls with τ alone, whatever the labels' noise, so the best λ makes ln τ stationary. Along the
-solutions at fixed α, dθ/d ln λ = −J⁻¹(∂F/∂ln λ), and a bracketed root of its first component is the
-optimum: no comparison of nearly equal errors is needed.
+Each ridge that is tried is solved for with its full accuracy, from the nearest one that is known
+along the tangent of the solutions at fixed α,
+
+    dθ/d ln λ = −J⁻¹ ∂F/∂ln λ,    θ = (ln τ, ln q, ln V),    J = ∂F/∂θ.
+
+The error ε falls with τ alone, whatever the labels' noise, so that the first component also gives
+the slope dε/d ln λ = (dε/d ln τ)(d ln τ/d ln λ), whose root is known better than the place of the
+least of several nearly equal errors. `polyceptron.solve.minimise` does the search; what it leaves
+open is a part of the error bar.
 """
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.optimize import brentq
 
-from polyceptron.errors import ComputationFailed
+from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
+from polyceptron.problem.law import Law
+from polyceptron.rows import Status
+from polyceptron.sides.generalisation import error_slope
 from polyceptron.sides.scalar import Problem
-from polyceptron.theory.erm.coarse_root import Root, coarse_root, home, jacobian_at, newton
-from polyceptron.theory.erm.equations import Equations, equations
+from polyceptron.solve.minimise import Minimum, Place, Trial, minimise
+from polyceptron.theory.erm.coarse_root import home, jacobian_at
+from polyceptron.theory.erm.equations import Equations, ErmFixedPoint, equations
 
-ENDS = math.log(1e-30), math.log(1e6)  # of ln λ
-_AHEAD = 1.0  # of ln λ: as far as a tangent is followed
-_SHARE = 0.3  # of the tolerance: twice what a ridge that is off may cost, over |dε/d ln τ|
-_FINER, _NEAR = 2, 3e-4  # level of sums, and the step of θ with which a root is near enough
-_SOUND = 1e-5  # doubt of sums whose tangent can be trusted: it errs by hundreds of times as much
-_STEP = 1e-4  # of ln λ, for the equations' own dependence on it
-_FLAT, _NARROW = 1e-5, 0.25  # a slope that may be rounding; of ln λ: the end of a plateau
+LARGEST_TANGENT_STEP = 1.0  # in ln λ: as far as a tangent is followed to start at another ridge
+FIXED_POINT_SHARE = 0.8  # of the tolerance: the rest is left to the search
+RELATIVE_TOLERANCE = 1e-3  # of the search, where ε itself is not much above the tolerance
+SMALLEST_RIDGE = 1e-30  # that is tried before the limit λ → 0: the best ridge falls as 1/α²
+LEVEL_OF_TANGENT = 1  # of panels and of points
+FIRST_LEVEL_OF_SUMS = 2  # of a tangent, raised until their own checks are below SOUND_SUMS
+SOUND_SUMS = 1e-5  # doubt of sums: the tangent errs by hundreds of times as much
+DIFFERENCE_STEP = 1e-4  # in ln λ, of the derivative of the equations
+LEVEL_OF_TRAINING = 1  # of the change of training loss and error with the ridge
+
+# Solves a problem for its fixed point: tolerance, θ and Jacobian to start from.
+Solve = Callable[[Problem, float, Array | None, Array | None], ErmFixedPoint]
 
 
-def ridge_tangent(
-    system: Equations, root: Root, level: int, first: Array | None = None
-) -> tuple[Array, Array]:
-    """dθ/d ln λ at fixed α, and the Jacobian, whose first column may be given if ρ′ ≈ 0."""
-    theta, problem = root.theta, system.problem
+@dataclass(frozen=True)
+class _Known:
+    """The fixed point at a ridge, with the tangent dθ/d ln λ and the Jacobian where it has them."""
+
+    point: ErmFixedPoint
+    tangent: Array | None = None
+    jacobian: Array | None = None
+
+    @property
+    def theta(self) -> Array:
+        return np.log([self.point.tau, self.point.q, self.point.V])
+
+
+@dataclass
+class _RidgeObjective:
+    """ε as a function of the ridge, with its slope; remembers the solutions to start from."""
+
+    problem: Problem
+    tol: float
+    solve: Solve
+    without_ridge: Callable[[], ErmFixedPoint]
+    known: dict[float, _Known] = field(default_factory=dict)  # by ln λ
+    has_slopes: bool = True  # until a ridge is met at which no level is good enough for a tangent
+
+    def __call__(self, ridge: float) -> Trial:
+        if ridge == 0:
+            return self._limit()
+        log_ridge = math.log(ridge)
+        here = self.problem.at(ridge=ridge)
+        theta, jacobian = self._start(log_ridge)
+        point = self.solve(here, FIXED_POINT_SHARE * self.tol, theta, jacobian)
+        if point.status == Status.NOT_CONVERGED:
+            return Trial(math.inf)
+        known = _Known(point)
+        if self.has_slopes:
+            known = _with_tangent(here, point)
+            self.has_slopes = known.tangent is not None
+        self.known[log_ridge] = known
+        slope = math.nan
+        if known.tangent is not None:
+            fall = error_slope(here.channel, point.tau, here.n_classes)
+            slope = -fall * float(known.tangent[0])
+        return Trial(point.generalisation_error, slope, known)
+
+    def _limit(self) -> Trial:
+        """λ → 0; a loss that has no such limit, or weights that diverge, are no candidates."""
+        try:
+            point = self.without_ridge()
+        except (InvalidInput, ComputationFailed, ArithmeticError, ValueError):
+            return Trial(math.inf)
+        if point.status in (Status.NOT_CONVERGED, Status.DIVERGES):
+            return Trial(math.inf)
+        return Trial(point.generalisation_error, answer=_Known(point))
+
+    def _start(self, log_ridge: float) -> tuple[Array | None, Array | None]:
+        """θ and the Jacobian from the nearest ridge that is known, along its tangent."""
+        if not self.known:
+            return None, None
+        nearest = min(self.known, key=lambda other: abs(other - log_ridge))
+        known = self.known[nearest]
+        if known.tangent is None:
+            return known.theta, None
+        step = log_ridge - nearest
+        step = min(max(step, -LARGEST_TANGENT_STEP), LARGEST_TANGENT_STEP)
+        return known.theta + step * known.tangent, known.jacobian
+
+
+def best_ridge(
+    problem: Problem,
+    tol: float,
+    solve: Solve,
+    without_ridge: Callable[[], ErmFixedPoint],
+) -> ErmFixedPoint:
+    """Return the fixed point at the ridge of least error.
+
+    Parameters
+    ----------
+    problem : Problem
+        At any ridge.
+    tol : float
+        Of the error, for a fixed point and the search together.
+    solve : callable
+        Solves for the fixed point of a problem, from θ and a Jacobian near by.
+    without_ridge : callable
+        Returns the fixed point in the limit λ → 0.
+
+    Returns
+    -------
+    ErmFixedPoint
+        Its uncertainty counts what a further search could gain. Its status is not `ok` if the error
+        was still falling at the last ridge that could be solved for.
+    """
+    objective = _RidgeObjective(problem, tol, solve, without_ridge)
+    largest = 1e8 * max(1.0, problem.alpha)  # where the error differs from its limit by 1e-8
+    found = minimise(
+        objective,
+        _first_guess(problem),
+        tol,
+        relative_tol=RELATIVE_TOLERANCE,
+        range_=(SMALLEST_RIDGE, largest),
+        limit_at_zero=True,
+    )
+    if found is None:
+        raise ComputationFailed(
+            f"no fixed point at alpha {problem.alpha:g} on the way to the optimal ridge; give a "
+            f"ridge instead of 'optimal'"
+        )
+    return _with_search(problem, found, tol)
+
+
+def _first_guess(problem: Problem) -> float:
+    """About right for cross-entropy, read off optima at 2 to 1000 classes.
+
+    λ ≈ 0.11 for scarce data, 0.25/α² of two classes for many.
+    """
+    k = problem.n_classes
+    samples_per_boundary = problem.alpha * boundary_density(k) / (k - 1)
+    return 0.125 * k**-0.23 / (1 + 0.4 * samples_per_boundary**2)
+
+
+def _with_search(problem: Problem, found: Minimum, tol: float) -> ErmFixedPoint:
+    """Count in the uncertainties of a fixed point what the search for its ridge left open."""
+    known: _Known = found.trial.answer
+    point = known.point
+    uncertainty = point.uncertainty + found.left_open
+    status = point.status
+    if status == Status.OK and (uncertainty > tol or found.place == Place.EDGE):
+        status = Status.TOLERANCE_NOT_MET
+    point = replace(point, uncertainty=uncertainty, status=status)
+    if known.tangent is None:
+        return point
+    moved = known.theta + found.width * known.tangent
+    there = Law(*np.exp(moved).tolist())
+    loss_before, error_before = _training(problem, point.law, point.law)
+    loss_after, error_after = _training(problem, point.law, there)
+    return replace(
+        point,
+        training_loss_uncertainty=point.training_loss_uncertainty + abs(loss_after - loss_before),
+        training_error_uncertainty=(
+            point.training_error_uncertainty + abs(error_after - error_before)
+        ),
+    )
+
+
+def _training(problem: Problem, place: Law, law: Law) -> tuple[float, float]:
+    """Training loss and training error at a law, with nodes placed for another near by."""
+    averages = problem.fields.averages(LEVEL_OF_TRAINING, place)(law).mean()
+    error = problem.training_error(law)
+    if error is None:
+        error = float(averages.error[0])
+    return float(averages.loss[0]), error
+
+
+def _with_tangent(problem: Problem, point: ErmFixedPoint) -> _Known:
+    """The fixed point with its tangent, or without where the averages are not good enough."""
+    if not (math.isfinite(point.tau) and point.tau > 0 and math.isfinite(point.V)):
+        return _Known(point)
+    system = equations(problem)
+    theta = np.log([point.tau, point.q, point.V])
+    level = _level_of_tangent(system, theta)
+    if level is None:
+        return _Known(point)
+    try:
+        tangent, jacobian = ridge_tangent(system, theta, level)
+    except (ArithmeticError, np.linalg.LinAlgError):
+        return _Known(point)
+    if not np.isfinite(tangent).all():
+        return _Known(point)
+    return _Known(point, tangent, jacobian)
+
+
+def _level_of_tangent(system: Equations, theta: Array) -> int | None:
+    """The coarsest level whose tangent can be trusted; None if there is none."""
+    rule = system.problem.fields.rule
+    if not rule.follows:
+        return LEVEL_OF_TANGENT
+    for level in range(FIRST_LEVEL_OF_SUMS, rule.n_levels):
+        if system.at(level, theta)[1] < SOUND_SUMS:
+            return level
+    return None
+
+
+def ridge_tangent(system: Equations, theta: Array, level: int) -> tuple[Array, Array]:
+    """Return dθ/d ln λ at fixed α, shape (3,), and the Jacobian ∂F/∂θ, shape (3, 3), at a root."""
+    problem = system.problem
     averages_at = system.placed(level, home(system, theta))
     averages = averages_at(system.law(theta)).mean()
-    low, high = (
-        equations(problem.at(ridge=problem.ridge * math.exp(s))).residual(theta, averages)[:, 0]
-        for s in (-_STEP, _STEP)
-    )
-    jacobian = root.jacobian
-    if not problem.fields.rule.sampled:  # there it is fresh already
-        value = system.residual(theta, averages)[:, 0]
-        jacobian = jacobian_at(system.on(averages_at), theta, value, first)
-    return np.asarray(np.linalg.solve(jacobian, -(high - low) / (2 * _STEP))), jacobian
 
+    def residual_at(shift: float) -> Array:
+        shifted = equations(problem.at(ridge=problem.ridge * math.exp(shift)))
+        return np.asarray(shifted.residual(theta, averages)[:, 0])
 
-def best_ridge(problem: Problem, tol: float) -> tuple[Problem, Root, Array]:
-    """The problem at its best ridge, a root near, how far θ may be off; sums are finer ones."""
-    seen: dict[float, tuple[Array, Root]] = {}
-    sums = problem.fields.rule.follows
-
-    def ahead_of(x: float, step: float) -> Root:
-        """The root seen at ln λ = x, moved along its tangent."""
-        tangent, known = seen[x]
-        return known._replace(theta=known.theta + step * tangent)
-
-    def slope(x: float) -> float:
-        if x in seen:
-            return float(seen[x][0][0])
-        system = equations(problem.at(ridge=math.exp(x)))
-        near = min(seen, key=lambda other: abs(other - x), default=None)
-        if near is None:
-            root = coarse_root(system)
-        elif sums:
-            root = ahead_of(near, x - near)
-        else:
-            root = ahead_of(near, max(-_AHEAD, min(x - near, _AHEAD)))
-            root = coarse_root(system, root.theta, root.jacobian)
-        level = max(_FINER, root.level)
-        while sums and root.converged:
-            walk = system.on(system.placed(level, root.theta))
-            root = newton(walk, root.theta, tol=_NEAR, jacobian=root.jacobian)
-            root = root._replace(level=level)
-            if system.at(level, root.theta)[1] < _SOUND:
-                break
-            level += 1
-            root = root._replace(converged=root.converged and level < problem.fields.rule.n_levels)
-        if not root.converged:
-            raise ComputationFailed(
-                f"no fixed point at alpha {problem.alpha:g} and ridge {math.exp(x):.3g} on the way "
-                f"to the optimal ridge; give a ridge instead of 'optimal'"
-            )
-        column = root.jacobian[:, 0] if sums and seen else None
-        tangent, jacobian = ridge_tangent(system, root, root.level if sums else 1, column)
-        seen[x] = tangent, root._replace(jacobian=jacobian)
-        return float(tangent[0])
-
-    try:
-        # About right for cross-entropy, read off optima at 2 to 1000 classes: λ ≈ 0.11 for
-        # scarce data, 0.25/α² of two classes for many.
-        k = problem.n_classes
-        twin = problem.alpha * boundary_density(k) / (k - 1)
-        low, high = bracket(slope, math.log(0.125 * k**-0.23 / (1 + 0.4 * twin**2)))
-        # How far off ln λ may be: the error is second order in it.
-        bend = abs(slope(high) - slope(low)) / max(high - low, 1e-300)
-        off = 1e-3 if k <= 3 else min(max(math.sqrt(_SHARE * tol / max(bend, 1e-3)), 2e-2), 0.2)
-        x = brentq(slope, low, high, xtol=off) if high > low else low
-    except ComputationFailed:
-        if not sums:
-            raise
-        # At fields of enormous spread the sums have no root: random points serve instead.
-        return best_ridge(problem.at(by_points=True), tol)
-    near = min(seen, key=lambda other: abs(other - x))
-    return problem.at(ridge=math.exp(x)), ahead_of(near, x - near), off * seen[near][0]
-
-
-def bracket(
-    slope: Callable[[float], float], x: float, step: float = 0.5, ends: tuple[float, float] = ENDS
-) -> tuple[float, float]:
-    """Two points around the zero of a falling function; equal ones if it lies at an end, or flat.
-
-    The minimiser of a loss with kinks does not depend on a small or on a large λ: there the slope
-    is rounding, and the zero is looked for beyond, at larger λ first.
-    """
-    bottom, top = ends
-    begin, here, aside = x, slope(x), 1.0
-    while abs(here) < _FLAT:
-        x += aside
-        if not bottom < x < top:
-            if aside < 0:
-                return begin, begin
-            x, aside = begin - 1.0, -1.0
-        here = slope(x)
-    while bottom < x < top:
-        other = min(max(x + math.copysign(step, here), bottom), top)
-        there = slope(other)
-        while abs(there) < _FLAT and abs(other - x) > _NARROW:
-            other = (x + other) / 2
-            there = slope(other)
-        if abs(there) < _FLAT:
-            return other, other
-        if (there > 0) != (here > 0):
-            return min(x, other), max(x, other)
-        # On to where the chord ends, and a little beyond: the zero is then between two near points.
-        reach = 1.3 * abs(there) / max(abs(here - there), 1e-300) * abs(other - x)
-        x, here, step = other, there, min(max(reach, 0.5 * step), 4 * step)
-    return x, x
+    derivative = residual_at(DIFFERENCE_STEP) - residual_at(-DIFFERENCE_STEP)
+    derivative = derivative / (2 * DIFFERENCE_STEP)
+    value = system.residual(theta, averages)[:, 0]
+    jacobian = jacobian_at(system.on(averages_at), theta, value)
+    return np.asarray(np.linalg.solve(jacobian, -derivative)), jacobian

@@ -120,42 +120,26 @@ def erm_fixed_point(teacher: Any, estimator: Any, alpha: Any, tol: float | None 
         )  # fmt: skip
     if problem.closed_form:
         if best:
-            ridge = square.best_square_ridge(teacher.channel, k, alpha, teacher.features)
-        return square.square_fixed_point(problem.at(ridge=ridge))
+            return square.best_square_point(problem)
+        return square.square_fixed_point(problem)
     room, near = math.inf, None
     if (ridge == 0 or loss.scale_free) and not teacher.noise.noiseless:
         limit = separable_up_to(teacher, False)
         room, near = abs(alpha / limit - 1), towards_limit(problem, limit)
-    if best:
-        problem, near, step = best_ridge(problem, tol)
+    if best and not loss.scale_free:
+
+        def without_ridge() -> ErmFixedPoint:
+            return erm_fixed_point(teacher, ERM(spec.loss, 0.0), alpha, tol)
+
+        return best_ridge(problem, tol, solve, without_ridge)
     theta, jacobian = (None, None) if near is None else (near.theta, near.jacobian)
     if near is None and small is not None and small.q < _SMALL:
         theta, room = np.log([small.tau, small.q, small.V]), problem.ridge * small.V
-    arrived = near if near is not None and near.converged and not best else None
+    arrived = near if near is not None and near.converged else None
     found = solve(problem, tol, theta, jacobian, room, arrived)
-    if best:
-        return _at_best(problem, found, step)
     if room < _RESOLVED and found.status == Status.OK:
         return replace(found, status=Status.TOLERANCE_NOT_MET)
     return found
-
-
-def _at_best(problem: Problem, found: ErmFixedPoint, step: Array) -> ErmFixedPoint:
-    """A best ridge is known up to a `step` of θ, with which training loss and error change."""
-    if found.status == Status.NOT_CONVERGED:
-        return found
-    moved = Law(*(np.array([found.tau, found.q, found.V]) * np.exp(step)).tolist())
-    averages = problem.fields.averages(_LEVEL, found.law)
-    seen = [(averages(law).mean(), problem.training_error(law)) for law in (found.law, moved)]
-    loss, wrong = zip(
-        *((float(a.loss[0]), float(a.error[0]) if known is None else known) for a, known in seen),
-        strict=True,
-    )
-    return replace(
-        found,
-        training_loss_uncertainty=found.training_loss_uncertainty + abs(loss[1] - loss[0]),
-        training_error_uncertainty=found.training_error_uncertainty + abs(wrong[1] - wrong[0]),
-    )
 
 
 def _with_penalty(

@@ -15,37 +15,59 @@ norm, and 0 above. At α = rank q diverges while m stays finite: ρ → 0, the e
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import brentq
 
 from polyceptron.problem.channels import Channel
 from polyceptron.problem.law import Hats, Law
 from polyceptron.problem.spectrum import Spectrum
 from polyceptron.rows import Status
-from polyceptron.sides.generalisation import error_on_labels
+from polyceptron.sides.generalisation import error_on_labels, error_slope
 from polyceptron.sides.scalar import Problem
+from polyceptron.solve.minimise import Minimum, Trial, minimise
 from polyceptron.theory.erm.equations import ErmFixedPoint
+
+LN_TAU_TOLERANCE = 1e-12  # of the search for the best ridge: ε moves by less than its rounding
 
 
 def best_square_ridge(
     channel: Channel, n_classes: int, alpha: float = 1.0, spectrum: Spectrum | None = None
 ) -> float:
     """λ = σ²/c² = 1/(k c²) − 1 at every α; of correlated features by a search, and it may be 0."""
-    c = channel.signal(n_classes)
+    signal = channel.signal(n_classes)
     if spectrum is None or spectrum.isotropic:
-        return 1 / (n_classes * c**2) - 1
-    ridges = [0.0, *(10 ** np.linspace(-12, 6, 91))]
-    best = int(np.argmax([solve_square(n_classes, c, alpha, x, spectrum)[0].tau for x in ridges]))
-    if best == 0:
-        return 0.0
-    low, high = max(ridges[best - 1], 1e-13), ridges[min(best + 1, len(ridges) - 1)]
-    found = minimize_scalar(
-        lambda x: -math.log(solve_square(n_classes, c, alpha, math.exp(x), spectrum)[0].tau),
-        bounds=(math.log(low), math.log(high)),
-        options={"xatol": 1e-9},
+        return 1 / (n_classes * signal**2) - 1
+    return _best_of_spectrum(n_classes, signal, alpha, spectrum).parameter
+
+
+def _best_of_spectrum(n_classes: int, signal: float, alpha: float, spectrum: Spectrum) -> Minimum:
+    """The least −ln τ over λ: directions of different strength may each have a valley."""
+
+    def trial(ridge: float) -> Trial:
+        law, _ = solve_square(n_classes, signal, alpha, ridge, spectrum)
+        return Trial(-math.log(law.tau) if law.tau > 0 else math.inf)
+
+    scan = tuple(float(ridge) for ridge in np.geomspace(1e-12, 1e12, 121))
+    found = minimise(
+        trial, 1.0, LN_TAU_TOLERANCE, range_=(1e-13, 1e13), limit_at_zero=True, scan=scan
     )
-    return math.exp(float(found.x))
+    assert found is not None  # every λ > 0 has a solution
+    return found
+
+
+def best_square_point(problem: Problem) -> ErmFixedPoint:
+    """The fixed point at the ridge of least error; the uncertainty counts what is left open."""
+    k = problem.n_classes
+    channel = problem.channel
+    spectrum = problem.weights.spectrum
+    if spectrum.isotropic:
+        return square_fixed_point(problem.at(ridge=best_square_ridge(channel, k)))
+    found = _best_of_spectrum(k, channel.signal(k), problem.alpha, spectrum)
+    point = square_fixed_point(problem.at(ridge=found.parameter))
+    left_open = found.left_open * error_slope(channel, point.tau, k)
+    return replace(point, uncertainty=point.uncertainty + left_open)
 
 
 def solve_square(

@@ -12,7 +12,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from polyceptron.checks import check_alpha, check_tolerance
 from polyceptron.display import ShortDisplay
@@ -30,11 +29,13 @@ from polyceptron.sides.matrix.fields import FieldsOrder, MatrixFields, MatrixPro
 from polyceptron.sides.matrix.graph import LAST_LEVEL, GraphFields
 from polyceptron.sides.matrix.loop import Anderson, Solved, matrix_rounds, start, unpack
 from polyceptron.sides.scores import FieldsLaw, TeacherFields, leading_nodes, population_scores
+from polyceptron.solve.minimise import Place, Trial, minimise
 from polyceptron.theory.separability import loss_at_ridge
 
 _NO_RIDGE = 1e-9  # stands for 0 where there is a minimum of least norm
-_RIDGES = (1e2, 1e1, 1e0, 1e-1, 1e-2, 1e-3, 1e-4)
-_MOST, _GAIN = 1e6, 1e-5  # a ridge beyond them, as long as ten times as much gains so much
+_FIRST_RIDGE = 0.3  # with which the search for the best one begins
+_FIXED_POINT_SHARE = 0.8  # of the tolerance: the rest is left to the search for a ridge
+_NEAR_RIDGE = 2.5  # of ln λ: from there the fixed point at another ridge is a good start
 _ROOT, _CLOSE = 1e-10, 1e-3  # of θ, where rules are exact, and of the tolerance
 _REPLICATES = 8
 _FIRST, _ROUNDS = (25, 1), (8, 60)  # placements of the first nodes and rounds; of few points
@@ -138,15 +139,21 @@ def population_point(
     A best ridge is that of least error, or of least balanced error (`target` 'balanced-error').
     """
     if spec.ridge == "optimal":
-        spec = replace(spec, ridge=_best_ridge(population, spec, alpha, target))
+        return _at_best_ridge(population, spec, alpha, tol, target)
     problem = matrix_problem(population, spec, alpha)
-    tol = check_tolerance(tol, 1e-3 if problem.sampled else 1e-6)
-    return solved_point(problem, tol)
+    return solved_point(problem, default_tolerance(problem, tol))
 
 
-def solved_point(problem: MatrixProblem, tol: float) -> PopulationPoint:
-    """The fixed point of both sides."""
-    return (_sampled if problem.sampled else _refined)(problem, start(problem), tol)
+def default_tolerance(problem: MatrixProblem, tol: float | None) -> float:
+    """The tolerance on the error, by default 1e-6, or 1e-3 where averages are sampled."""
+    return check_tolerance(tol, 1e-3 if problem.sampled else 1e-6)
+
+
+def solved_point(problem: MatrixProblem, tol: float, theta: Array | None = None) -> PopulationPoint:
+    """The fixed point of both sides, from θ near by if it is given."""
+    if theta is None:
+        theta = start(problem)
+    return (_sampled if problem.sampled else _refined)(problem, theta, tol)
 
 
 def matrix_problem(population: Population, spec: ERM, alpha: float) -> MatrixProblem:
@@ -173,45 +180,79 @@ def matrix_problem(population: Population, spec: ERM, alpha: float) -> MatrixPro
     return MatrixProblem(population, loss, weight, ridge, alpha, spec.intercept)
 
 
-def _best_ridge(population: Population, spec: ERM, alpha: float, target: str) -> float:
-    """The λ of least error on a coarse rule: it is flat there, and clusters may want ever more."""
+def _at_best_ridge(
+    population: Population, spec: ERM, alpha: float, tol: float | None, target: str
+) -> PopulationPoint:
+    """The fixed point at the ridge of least error, or of least balanced error."""
     if target not in ("error", "balanced-error"):
         raise InvalidInput(
             f"unknown target {target!r} of a ridge on classes that are not alike: allowed are "
             f"'error', 'balanced-error'"
         )
-    name = "generalisation_error" if target == "error" else "balanced_error"
-    theta: list[Array] = []
-
-    def height(x: float) -> float:
-        problem = matrix_problem(population, replace(spec, ridge=math.exp(x)), alpha)
-        at = theta[-1] if theta else start(problem)
-        if problem.sampled:
-            solved = _first_root(problem, at, 0, 1e-6)[2]
-        else:
-            solved = _settled(Anderson(problem), at, 1e-6)
-        if not solved.converged:
-            return 1.0
-        theta.append(solved.theta)
-        return float(_numbers(problem, solved, math.inf)[name][0])
-
-    # The least of a coarse grid, then a search between its neighbours.
-    grid = np.log(_RIDGES)
-    heights = [height(x) for x in grid]
-    theta.clear()
-    while grid[0] < math.log(_MOST) and heights[0] < (1 - _GAIN) * min(heights[1:]):
-        grid = np.insert(grid, 0, grid[0] + math.log(10))
-        heights.insert(0, height(grid[0]))
-    if len(grid) > len(_RIDGES) and heights[0] < (1 + _GAIN) * min(heights):
-        return float(round(math.exp(grid[0])))
-    i = int(np.argmin(heights))
-    low, high = grid[min(i + 1, len(grid) - 1)], grid[max(i - 1, 0)]
-    found = minimize_scalar(height, bounds=(low, high), method="bounded", options={"xatol": 0.02})
-    if not min(heights) < 1:
+    objective = _ErrorOfRidge(population, spec, check_alpha(alpha), tol, target)
+    largest = 1e8 * max(1.0, objective.alpha)
+    found = minimise(
+        objective, _FIRST_RIDGE, objective.tolerance, range_=(1e-9, largest), limit_at_zero=True
+    )
+    if found is None:
         raise ComputationFailed(
             f"no fixed point at alpha {alpha:g} on the way to the optimal ridge; give a ridge"
         )
-    return math.exp(float(found.x))
+    point: PopulationPoint = found.trial.answer
+    bar = getattr(point, objective.name_of_bar) + found.left_open
+    status = point.status
+    if status == Status.OK and (bar > objective.tolerance or found.place == Place.EDGE):
+        status = Status.TOLERANCE_NOT_MET
+    changes: dict[str, Any] = {objective.name_of_bar: bar, "status": status}
+    return replace(point, **changes)
+
+
+@dataclass
+class _ErrorOfRidge:
+    """The error, or the balanced error, as a function of the ridge; starts at the nearest known."""
+
+    population: Population
+    spec: ERM
+    alpha: float
+    tol: float | None
+    target: str
+    known: dict[float, Array] = field(default_factory=dict)  # θ by ln λ
+
+    @property
+    def name_of_value(self) -> str:
+        return "generalisation_error" if self.target == "error" else "balanced_error"
+
+    @property
+    def name_of_bar(self) -> str:
+        return "uncertainty" if self.target == "error" else "balanced_error_uncertainty"
+
+    @property
+    def tolerance(self) -> float:
+        problem = matrix_problem(self.population, replace(self.spec, ridge=1.0), self.alpha)
+        return default_tolerance(problem, self.tol)
+
+    def __call__(self, ridge: float) -> Trial:
+        try:
+            problem = matrix_problem(self.population, replace(self.spec, ridge=ridge), self.alpha)
+        except InvalidInput:  # the loss has no limit of vanishing ridge
+            return Trial(math.inf)
+        point = self._solved(problem, ridge)
+        if point.status == Status.NOT_CONVERGED:
+            return Trial(math.inf)
+        if ridge > 0:
+            self.known[math.log(ridge)] = point.theta
+        return Trial(getattr(point, self.name_of_value), answer=point)
+
+    def _solved(self, problem: MatrixProblem, ridge: float) -> PopulationPoint:
+        tol = _FIXED_POINT_SHARE * default_tolerance(problem, self.tol)
+        if self.known and not problem.loss.scale_free:
+            here = math.log(max(ridge, _NO_RIDGE))
+            nearest = min(self.known, key=lambda other: abs(other - here))
+            if abs(nearest - here) < _NEAR_RIDGE:
+                point = solved_point(problem, tol, self.known[nearest])
+                if point.status != Status.NOT_CONVERGED:
+                    return point
+        return solved_point(problem, tol)
 
 
 def fields_law(problem: MatrixProblem, law: FieldsOrder) -> FieldsLaw:

@@ -1,0 +1,1 @@
+"""Numerical methods that the theory shares: minimising over a parameter."""

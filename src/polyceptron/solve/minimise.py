@@ -1,0 +1,580 @@
+"""Minimise a function of a positive parameter λ, such as the ridge, over 0 ≤ λ ≤ ∞.
+
+The search works in x = ln λ, in four steps:
+
+1. *Widen.* From a first guess, go to smaller and to larger λ, until the function has risen clearly
+   above its least value on both sides, or has become constant.
+2. *Limits.* Where it has not risen on a side, the limit on this side is a candidate: λ = 0 if the
+   function is known there, else the smallest λ; on the other side the largest λ, which stands for
+   λ → ∞.
+3. *Refine* between the neighbours of the best λ: a root of the slope where slopes are known, else
+   by ever narrower brackets of three values.
+4. *Check* the result against a neighbour on each side. The parabola through the three values says
+   what could still be gained: if this is more than a share of the tolerance, go to its vertex.
+
+`Minimum.left_open` bounds what a further search could gain, and belongs in the error bar of the
+value. `Minimum.place` says whether the minimum lies inside, in a limit, or whether the search ended
+at an edge beyond which the function could not be computed or was still falling.
+
+The function may have several valleys: those that the trials show are compared. Beyond the points
+where it has risen clearly it is assumed to have none, unless the caller asks for a `scan`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any
+
+from scipy.optimize import brentq
+
+FIRST_STEP = 1.0  # in ln λ
+STEP_GROWTH = 2.0  # of each step over the one before, while the bracket is widened
+LONGEST_STEP = 2.0  # in ln λ: valleys of hinges with few data are hardly wider
+CONSTANT_STRETCH = 3.5  # in ln λ: without change over this much the function counts as constant
+WALL_DISTANCE = 0.3  # in ln λ: how near the search goes to where nothing can be computed
+CONSTANT_SHARE = 0.03  # of the tolerance: a change that counts as none
+GAIN_SHARE = 0.1  # of the tolerance: a possible gain for which the search goes on
+RESOLVED_SHARE = 0.01  # of the tolerance: what the last step in ln λ may cost
+CHECK_SHARE = 10.0  # tolerances by which the function rises up to the neighbours of the check
+NARROW_FOR_SLOPES = 2.5  # in ln λ: the sides of a bracket within which slopes are followed
+NARROW = 1.2  # in ln λ: a bracket within which a parabola is a fair picture
+SHORTEST = 1e-4  # in ln λ: the finest resolution
+SHORTEST_CHECK, LONGEST_CHECK = 2e-3, 0.3  # in ln λ: distances of the neighbours of the check
+EQUAL_VALUES = 1e-14  # relative difference of values that only rounding tells apart
+MAX_VALLEYS = 3  # besides the deepest one, in which the search is repeated
+MAX_REFINEMENTS = 40  # each narrows a side of the bracket by a third or more
+STEP_SHRINKAGE = 4.0  # of the distance of the neighbours from one check to the next
+MAX_CHECKS = 14  # each corrects ln λ by a step of Newton's method, or shortens the step
+SAFETY = 2.0  # by which the gain that the parabola promises is multiplied
+
+
+class Place(StrEnum):
+    """Where a minimum lies."""
+
+    INSIDE = "inside"
+    ZERO = "zero"  # the limit λ → 0
+    INFINITY = "infinity"  # the limit λ → ∞: the value at a finite λ differs by `left_open` at most
+    EDGE = "edge"  # of what could be computed: beyond it the function may be lower
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The function at one λ; the value is inf where it could not be computed.
+
+    `slope` is d value/d ln λ, NaN where it is not known. `answer` is whatever the caller wants to
+    find again at the minimum, such as the solution at this λ.
+    """
+
+    value: float
+    slope: float = math.nan
+    answer: Any = None
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """The least value found, and what is known of its neighbourhood.
+
+    Attributes
+    ----------
+    parameter : float
+        λ, which is 0.0 in the limit λ → 0.
+    trial : Trial
+        The function there.
+    left_open : float
+        A further search could lower the value by this much at most.
+    width : float
+        ln λ may be off by this much; 0 in a limit.
+    place : Place
+    """
+
+    parameter: float
+    trial: Trial
+    left_open: float
+    width: float
+    place: Place
+
+
+Objective = Callable[[float], Trial]
+
+
+def minimise(
+    objective: Objective,
+    start: float,
+    tol: float,
+    *,
+    relative_tol: float = math.inf,
+    range_: tuple[float, float] = (1e-12, 1e12),
+    limit_at_zero: bool = False,
+    scan: tuple[float, ...] = (),
+) -> Minimum | None:
+    """Minimise a function of λ > 0; None if it could be computed nowhere.
+
+    Parameters
+    ----------
+    objective : callable
+        Takes λ and returns a `Trial`.
+    start : float
+        A first guess of λ.
+    tol : float
+        Tolerance on the value, > 0.
+    relative_tol : float
+        Tolerance relative to the least value, for functions that are positive and may be small: the
+        search goes on until both are met.
+    range_ : (float, float)
+        The smallest and the largest λ that are tried.
+    limit_at_zero : bool
+        Whether the objective takes λ = 0 and returns its limit.
+    scan : tuple of float
+        λ that are tried in any case, where the function may have several valleys.
+
+    Returns
+    -------
+    Minimum or None
+
+    Examples
+    --------
+    >>> found = minimise(lambda x: Trial((x - 3.0) ** 2 / (x + 1)), 1e-3, 1e-9)
+    >>> round(found.parameter, 3), str(found.place), found.left_open < 1e-9
+    (3.0, 'inside', True)
+    >>> rising = minimise(lambda x: Trial(x / (x + 1)), 1.0, 1e-6, limit_at_zero=True)
+    >>> rising.parameter, str(rising.place)
+    (0.0, 'zero')
+    """
+    lowest = math.log(range_[0])
+    highest = math.log(range_[1])
+    first = min(max(math.log(start), lowest), highest)
+    search = _Search(objective, tol, lowest, highest, limit_at_zero, first, relative_tol)
+    for parameter in scan:
+        search.at(math.log(parameter))
+    search.widen()
+    if not search.trials_with_values():
+        return None
+    return search.minimum()
+
+
+def check_minimum(objective: Objective, parameter: float, tol: float) -> Minimum | None:
+    """Compare a λ that was found by a coarser search with its neighbours, and correct it.
+
+    Parameters
+    ----------
+    objective : callable
+        Takes λ and returns a `Trial`.
+    parameter : float
+        The λ that is thought to be the best.
+    tol : float
+        Tolerance on the value, > 0.
+
+    Returns
+    -------
+    Minimum or None
+        None where the function could not be computed at the given λ.
+
+    Examples
+    --------
+    >>> found = check_minimum(lambda x: Trial((x - 3.0) ** 2), 3.1, 1e-9)
+    >>> round(found.parameter, 3)
+    3.0
+    """
+    x = math.log(parameter)
+    search = _Search(objective, tol, -math.inf, math.inf, False, x)
+    if not math.isfinite(search.at(x).value):
+        return None
+    return search.checked(x, LONGEST_CHECK)
+
+
+@dataclass
+class _Search:
+    """The trials made so far by x = ln λ, where x = −∞ is the limit λ → 0."""
+
+    objective: Objective
+    absolute_tol: float
+    lowest: float
+    highest: float
+    limit_at_zero: bool
+    start: float
+    relative_tol: float = math.inf
+    trials: dict[float, Trial] = field(default_factory=dict)
+
+    @property
+    def tol(self) -> float:
+        """The smaller of both tolerances, given the least value so far."""
+        least = self.least()
+        if math.isinf(self.relative_tol) or not 0 < least < math.inf:
+            return self.absolute_tol
+        return min(self.absolute_tol, self.relative_tol * least)
+
+    def at(self, x: float) -> Trial:
+        """Return the trial at x, which is made once."""
+        if x not in self.trials:
+            self.trials[x] = self.objective(math.exp(x))
+        return self.trials[x]
+
+    def trials_with_values(self) -> list[float]:
+        """Return the x of all trials that could be computed, in rising order."""
+        return sorted(x for x, trial in self.trials.items() if math.isfinite(trial.value))
+
+    def best(self) -> float:
+        """Return the x of the least value, the nearest to the start of those that are equal."""
+        least = self.least()
+        rounding = EQUAL_VALUES * abs(least)
+        equal = [x for x in self.trials_with_values() if self.trials[x].value <= least + rounding]
+        return min(equal, key=lambda x: abs(x - self.start))
+
+    def least(self) -> float:
+        """Return the least value, inf without any."""
+        return min((trial.value for trial in self.trials.values()), default=math.inf)
+
+    # Step 1 and 2: widening, and limits.
+
+    def widen(self) -> None:
+        """Make trials on both sides of the start, until both ends of the valley are seen."""
+        # Where the function cannot be computed at the start, begin at a larger λ. With a solution
+        # near by to begin from it may be possible later: those failures are forgotten.
+        x = self.start
+        while not math.isfinite(self.at(x).value) and x < self.highest:
+            x = min(x + 2 * FIRST_STEP, self.highest)
+        if not self.trials_with_values():
+            return
+        self.trials = {x: trial for x, trial in self.trials.items() if math.isfinite(trial.value)}
+        # What is found on one side may show that the other has not risen enough.
+        ends_seen = 0
+        while ends_seen < 2:
+            ends_seen = 0
+            for direction in (1, -1):
+                if self._has_risen(direction) or not self._step_out(direction):
+                    ends_seen += 1
+        self._fill_gaps()
+
+    def _outermost(self, direction: int) -> float:
+        """Return the largest (direction 1) or the smallest (−1) finite x with a value."""
+        known = [x for x in self.trials_with_values() if x > -math.inf]
+        return max(known) if direction > 0 else min(known)
+
+    def _end(self, direction: int) -> float:
+        """Return the x that stands for the limit on a side."""
+        if direction > 0:
+            return self.highest
+        limit = self.trials.get(-math.inf)
+        limit_failed = limit is not None and not math.isfinite(limit.value)
+        if self.limit_at_zero and not limit_failed:
+            return -math.inf
+        return self.lowest
+
+    def _has_risen(self, direction: int) -> bool:
+        """Return whether the outermost value on a side is clearly above the least."""
+        known = self.trials_with_values()
+        outermost = known[-1] if direction > 0 else known[0]
+        return self.trials[outermost].value > self.least() + CHECK_SHARE * self.tol
+
+    def _step_out(self, direction: int) -> bool:
+        """Make one more trial on a side; return False if there is nothing more to try."""
+        if self._end(direction) in self.trials:
+            return self._step_towards_limit(direction)
+        here = self._outermost(direction)
+        wall = self._nearest_failure(direction)
+        if wall is not None:
+            if abs(wall - here) < WALL_DISTANCE:
+                return False
+            self.at((wall + here) / 2)
+            return True
+        if self._is_constant(direction):
+            limit = self.at(self._end(direction))
+            return math.isfinite(limit.value)  # or else the function counts as constant up to there
+        step = FIRST_STEP
+        outwards = self._outwards(direction)
+        if len(outwards) > 1:
+            step = min(STEP_GROWTH * abs(outwards[-1] - outwards[-2]), LONGEST_STEP)
+        x = here + direction * max(step, FIRST_STEP)
+        if not self.lowest < x < self.highest:
+            x = self._end(direction)
+        self.at(x)
+        return True
+
+    def _step_towards_limit(self, direction: int) -> bool:
+        """The limit λ → 0 is known: go on in longer and longer steps until it is reached.
+
+        The function may be constant over a long stretch, and have another value in the limit.
+        """
+        limit = self.trials[self._end(direction)]
+        outwards = self._outwards(direction)
+        here = outwards[-1]
+        apart = abs(self.trials[here].value - limit.value)
+        if self._end(direction) > -math.inf or apart < CONSTANT_SHARE * self.tol:
+            return False
+        if self._nearest_failure(direction) is not None or len(outwards) < 2:
+            return False
+        x = here - STEP_GROWTH * abs(here - outwards[-2])
+        if x < self.lowest:
+            return False
+        self.at(x)
+        return True
+
+    def _is_constant(self, direction: int) -> bool:
+        """Return whether the last trials on a side have the same value over a long stretch."""
+        outwards = self._outwards(direction)
+        last = self.trials[outwards[-1]].value
+        for x in reversed(outwards):
+            if abs(self.trials[x].value - last) > CONSTANT_SHARE * self.tol:
+                return False
+            if abs(x - outwards[-1]) > CONSTANT_STRETCH:
+                return True
+        return False
+
+    def _fill_gaps(self) -> None:
+        """Make trials between neighbours far apart of which one is near the least, if they differ.
+
+        A valley may lie between two stretches on which the function is constant.
+        """
+        for _ in range(MAX_REFINEMENTS):
+            known = self._outwards(1)
+            near = self.least() + CHECK_SHARE * self.tol
+            gaps = [
+                (low, high)
+                for low, high in pairwise(known)
+                if high - low > 1.01 * LONGEST_STEP
+                and min(self.trials[low].value, self.trials[high].value) < near
+                and abs(self.trials[low].value - self.trials[high].value)
+                > CONSTANT_SHARE * self.tol
+            ]
+            if not gaps:
+                return
+            low, high = gaps[0]
+            if not math.isfinite(self.at((low + high) / 2).value):
+                return
+
+    def _nearest_failure(self, direction: int) -> float | None:
+        """Return the next x further out at which the function could not be computed, if any."""
+        here = self._outermost(direction)
+        beyond = [
+            x
+            for x, trial in self.trials.items()
+            if x > -math.inf and not math.isfinite(trial.value) and direction * (x - here) > 0
+        ]
+        return min(beyond, key=lambda x: abs(x - here), default=None)
+
+    # Step 3: refining.
+
+    def minimum(self) -> Minimum:
+        """Return the minimum in the deepest valley that the trials show."""
+        found = self._minimum_around_best()
+        for _ in range(MAX_VALLEYS):
+            rival = self._deepest_rival(found.trial.value)
+            if rival is None:
+                break
+            if self.at(rival).value < found.trial.value:
+                found = self._minimum_around_best()
+        return found
+
+    def _deepest_rival(self, least: float) -> float | None:
+        """Return the vertex of another valley that may be deeper than the one refined, if any."""
+        known = [x for x in self.trials_with_values() if x > -math.inf]
+        vertices = {}
+        for below, x, above in zip(known, known[1:], known[2:], strict=False):
+            low, middle, high = (self.trials[other].value for other in (below, x, above))
+            if not (middle < low and middle < high) or above - below < NARROW:
+                continue
+            bend = self._bend_around(x)
+            slope = ((high - middle) * (x - below) ** 2 + (middle - low) * (above - x) ** 2) / (
+                (above - x) * (x - below) * (above - below)
+            )
+            if bend > 0 and abs(slope / bend) > SHORTEST:
+                vertices[x - slope / bend] = middle - slope**2 / (2 * bend)
+        vertex = min(vertices, key=lambda x: vertices[x], default=None)
+        if vertex is None or vertices[vertex] >= least:
+            return None
+        return vertex
+
+    def _minimum_around_best(self) -> Minimum:
+        """Refine between the neighbours of the best trial, and say where the minimum lies."""
+        best = self.best()
+        if best == -math.inf:
+            return Minimum(0.0, self.trials[best], 0.0, 0.0, Place.ZERO)
+        at_end = self._limit(best)
+        if at_end is not None:
+            return at_end
+        # Where the function is constant its slope is rounding: first near the valley by values.
+        self._narrow_by_value(NARROW_FOR_SLOPES)
+        root = self._refine_by_slope()
+        if root is None or self.trials[root].value > self.least() + GAIN_SHARE * self.tol:
+            return self.checked(self._narrow_by_value(NARROW), LONGEST_CHECK)
+        return self.checked(root, self._check_step(self._bend_around(root)))
+
+    def _limit(self, best: float) -> Minimum | None:
+        """Return the minimum in a limit or at an edge, None if it lies inside."""
+        known = [x for x in self.trials_with_values() if x > -math.inf]
+        if known[0] < best < known[-1] or len(known) == 1:
+            return None
+        if best == known[0]:
+            if -math.inf in self.trials and math.isfinite(self.trials[-math.inf].value):
+                return None  # between 0 and the next λ: there is a bracket
+            direction = -1
+        else:
+            direction = 1
+        return self._constant_part(best, direction)
+
+    def _constant_part(self, best: float, direction: int) -> Minimum:
+        """The function falls up to the last trial: choose the first λ that is as good."""
+        enough = CONSTANT_SHARE * self.tol
+        outwards = self._outwards(direction)
+        while abs(outwards[-1] - outwards[-2]) > 2 * FIRST_STEP and self._fall(outwards) > enough:
+            self.at((outwards[-1] + outwards[-2]) / 2)
+            outwards = self._outwards(direction)
+        # Towards a limit the function changes by a power of λ: beyond the end by less than before.
+        beyond = self._fall(outwards)
+        place = Place.INFINITY if direction > 0 else Place.ZERO
+        reached_end = best == self._end(direction) and beyond <= self.tol
+        if not reached_end and beyond > enough:
+            place = Place.EDGE
+        chosen = next(x for x in outwards if self.trials[x].value <= self.least() + enough)
+        left_open = self.trials[chosen].value - self.least() + beyond
+        return Minimum(math.exp(chosen), self.trials[chosen], left_open, 0.0, place)
+
+    def _outwards(self, direction: int) -> list[float]:
+        """Return the finite x with values, in the order in which a direction meets them."""
+        known = [x for x in self.trials_with_values() if x > -math.inf]
+        return sorted(known, key=lambda x: direction * x)
+
+    def _fall(self, outwards: list[float]) -> float:
+        """Return by how much the last two values differ."""
+        return abs(self.trials[outwards[-1]].value - self.trials[outwards[-2]].value)
+
+    def _refine_by_slope(self) -> float | None:
+        """Return the x where the slope vanishes next to the best trial; None without slopes."""
+        known = [x for x in self.trials_with_values() if x > -math.inf]
+        pairs = [
+            (low, high)
+            for low, high in pairwise(known)
+            if self.trials[low].slope < 0 < self.trials[high].slope
+        ]
+        best = self.best()
+        pairs = [pair for pair in pairs if best in pair]
+        if not pairs:
+            return None
+        low, high = pairs[0]
+
+        def slope(x: float) -> float:
+            value = self.at(x).slope
+            if math.isnan(value):
+                raise ArithmeticError("no slope")
+            return value
+
+        bend = (self.trials[high].slope - self.trials[low].slope) / (high - low)
+        try:
+            root = float(brentq(slope, low, high, xtol=self._resolution(bend)))
+        except ArithmeticError:
+            return None
+        self.at(root)
+        return root
+
+    def _resolution(self, bend: float) -> float:
+        """Return how far off x may be, for a second derivative of the value: it costs little."""
+        if not bend > 0:
+            return SHORTEST
+        return min(max(math.sqrt(2 * RESOLVED_SHARE * self.tol / bend), SHORTEST), 0.2)
+
+    def _narrow_by_value(self, width: float) -> float:
+        """Narrow the bracket around the best trial until both its sides are below a width."""
+        for _ in range(MAX_REFINEMENTS):
+            low, best, high = self._bracket()
+            wider_below = best - low > high - best
+            if max(best - low, high - best) < width:
+                break
+            if wider_below:
+                self.at(best - (best - low) / 2 if best - low < 8 else best - 4)
+            else:
+                self.at(best + (high - best) / 2 if high - best < 8 else best + 4)
+        return self._bracket()[1]
+
+    def _bracket(self) -> tuple[float, float, float]:
+        """Return the best finite x and its neighbours, or the limits where there are none."""
+        known = [x for x in self.trials_with_values() if x > -math.inf]
+        best = self.best()
+        if best == -math.inf:
+            best = known[0]
+        i = known.index(best)
+        low = known[i - 1] if i > 0 else self.lowest - 1
+        high = known[i + 1] if i < len(known) - 1 else self.highest + 1
+        return low, best, high
+
+    # Step 4: checking.
+
+    def checked(self, x: float, step: float) -> Minimum:
+        """Compare with a neighbour on each side, and correct x if this gains something.
+
+        The vertex of a parabola is off by about step²: the step is shortened little by little, so
+        that the next vertex is still within reach.
+        """
+        fit = self._parabola(x, step)
+        for _ in range(MAX_CHECKS):
+            shorter = max(self._check_step(fit.bend), step / STEP_SHRINKAGE)
+            gains = fit.gain > GAIN_SHARE * self.tol
+            if not gains and step < STEP_GROWTH * shorter:
+                break
+            if gains:
+                x = x + fit.shift
+            if abs(fit.shift) < step:  # the vertex is as good as a shorter step will need
+                step = min(step, shorter)
+            fit = self._parabola(x, step)
+        excess = self.trials[x].value - self.least()
+        # Of a curve whose third derivative is at most twice the second, the vertex of the parabola
+        # is off by step²/3.
+        off = step**2 / 3
+        left_open = excess + SAFETY * fit.gain + 0.5 * max(fit.bend, 0.0) * off**2
+        width = abs(fit.shift) + SHORTEST
+        if fit.bend > 0:
+            width = math.sqrt(2 * left_open / fit.bend) + SHORTEST
+        if x == -math.inf:
+            return Minimum(0.0, self.trials[x], left_open, 0.0, Place.ZERO)
+        return Minimum(math.exp(x), self.trials[x], left_open, width, Place.INSIDE)
+
+    def _bend_around(self, x: float) -> float:
+        """Estimate the second derivative of the value at x from the trials on both sides.
+
+        Trials closer than the shortest distance of a check show rounding, and do not count.
+        """
+        finite = [other for other in self.trials_with_values() if other > -math.inf]
+        below = max((other for other in finite if other < x - SHORTEST_CHECK), default=math.nan)
+        above = min((other for other in finite if other > x + SHORTEST_CHECK), default=math.nan)
+        if math.isnan(below) or math.isnan(above):
+            return 0.0
+        low, middle, high = self.trials[below], self.trials[x], self.trials[above]
+        if not math.isnan(low.slope + high.slope):
+            return (high.slope - low.slope) / (above - below)
+        rise_above = (high.value - middle.value) / (above - x)
+        rise_below = (middle.value - low.value) / (x - below)
+        return 2 * (rise_above - rise_below) / (above - below)
+
+    def _check_step(self, bend: float) -> float:
+        """Return the distance at which the function has risen by some tolerances."""
+        if not bend > 0:
+            return LONGEST_CHECK
+        step = math.sqrt(2 * CHECK_SHARE * self.tol / bend)
+        return min(max(step, SHORTEST_CHECK), LONGEST_CHECK)
+
+    def _parabola(self, x: float, step: float) -> _Parabola:
+        """Return the parabola through the values at x and a step below and above."""
+        here = self.at(x).value
+        below = self.at(x - step).value
+        above = self.at(x + step).value
+        slope = (above - below) / (2 * step)
+        bend = (above - 2 * here + below) / step**2
+        if not (math.isfinite(slope) and math.isfinite(bend)):
+            return _Parabola(0.0, 0.0, abs(self.tol))
+        if bend > 0 and abs(slope / bend) < 2 * step:
+            return _Parabola(-slope / bend, bend, slope**2 / (2 * bend))
+        # No vertex near by: what the next step in the falling direction gains.
+        shift = -math.copysign(step, slope)
+        return _Parabola(shift, bend, max(here - min(below, above), 0.0))
+
+
+@dataclass(frozen=True)
+class _Parabola:
+    """The vertex relative to the middle point, the second derivative, and the gain there."""
+
+    shift: float
+    bend: float
+    gain: float
