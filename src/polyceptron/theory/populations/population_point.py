@@ -29,6 +29,7 @@ from polyceptron.theory.populations.matrix_fields import FieldsOrder, MatrixFiel
 from polyceptron.theory.populations.matrix_graph import LAST_LEVEL, GraphFields
 from polyceptron.theory.populations.matrix_loop import (
     Anderson,
+    Fields,
     Solved,
     matrix_rounds,
     start,
@@ -157,8 +158,25 @@ def population_point(
 
 
 def solved_point(problem: MatrixProblem, tol: float) -> PopulationPoint:
-    """The fixed point of both sides."""
-    return (_sampled if problem.sampled else _refined)(problem, start(problem), tol)
+    """The fixed point of both sides; not converged where Q or V became singular on the way."""
+    theta = start(problem)
+    try:
+        if problem.sampled:
+            return _sampled(problem, theta, tol)
+        return _refined(problem, theta, tol)
+    except np.linalg.LinAlgError:
+        return _unsolved(problem, tol)
+
+
+def _unsolved(problem: MatrixProblem, tol: float) -> PopulationPoint:
+    """A point without numbers, at the law from which the search started."""
+    theta = start(problem)
+    law = unpack(problem, theta)
+    if problem.sampled:
+        fields: Fields = MatrixFields.drawn(problem, _least_points(problem), 1)
+    else:
+        fields = GraphFields(problem, law, 0)
+    return _point(problem, Solved(law, theta, fields(law), False, fields), tol)
 
 
 def matrix_problem(population: Population, spec: ERM, alpha: float) -> MatrixProblem:
@@ -198,10 +216,13 @@ def _best_ridge(population: Population, spec: ERM, alpha: float, target: str) ->
     def height(x: float) -> float:
         problem = matrix_problem(population, replace(spec, ridge=math.exp(x)), alpha)
         at = theta[-1] if theta else start(problem)
-        if problem.sampled:
-            solved = _first_root(problem, at, 0, 1e-6)[2]
-        else:
-            solved = _settled(Anderson(problem), at, 1e-6)
+        try:
+            if problem.sampled:
+                solved = _first_root(problem, at, 0, 1e-6)[2]
+            else:
+                solved = _settled(Anderson(problem), at, 1e-6)
+        except np.linalg.LinAlgError:  # Q or V became singular on the way
+            return 1.0
         if not solved.converged:
             return 1.0
         theta.append(solved.theta)
