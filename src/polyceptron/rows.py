@@ -106,6 +106,11 @@ class Status(StrEnum):
         "the best iterate, without a guarantee",
         "try another ridge or alpha, or more iterations",
     )
+    INCONSISTENT = (
+        "inconsistent",
+        "two routes to the same number disagree by more than their uncertainties",
+        "ask for a larger alpha_max",
+    )
     INTERRUPTED = (
         "interrupted",
         "stopped before its end: what there was by then, without a guarantee",

@@ -1,18 +1,26 @@
 """How the error falls when data are plentiful: ε ≈ ε₀ + C α^(−p), ε₀ the floor of noisy labels.
 
-Two independent routes. The measured one solves the equations at geometrically spaced α, takes the
-local exponents −Δln ε/Δln α and extrapolates them. The exact one uses that only pairs of classes
-meet in this limit: k classes behave as two at α₂ = αB_k/(k−1), with B_k the density of class
-boundaries (B₂ = 1), and the error is B_k times theirs, so
+Two independent routes. The measured one solves the equations at geometrically spaced α, and takes
+the limits of the local exponents −Δln(ε − ε₀)/Δln α and of (ε − ε₀)α^p. Both are series in x,
 
-    C_k = B_k (B_k/(k−1))^(−p) C₂,        p = 1:  C_k = (k−1) C₂.
+    x = α^(−1)      p = 1:   the angle θ of student and teacher, or its square, is ∝ 1/α
+    x = α^(−1/2)    p = 1/2: θ ∝ α^(−1/2), and three classes meet on a fraction θ of a boundary
+    x = α^(−1/3)    p = 2/3: so wide is the loss, 1/√q, against the student's fields
+
+(some of them absent at k = 2), so that limits are those of `numerics/extrapolation.py`.
+
+The exact one: a closed form where there is one, or, at p = 1 and without noise, two classes. Only
+samples next to a boundary teach there, where two classes meet, so that k classes behave as two at
+α₂ = αB_k/(k−1), with B_k the density of class boundaries (B₂ = 1), and the error is B_k times
+theirs: C_k = (k−1) C₂. At p = 1/2 all samples count and this does not hold. Where both routes give
+a number and these disagree, the status says so.
 
 Exponents: Bayes 1, max-margin 1, optimally regularised cross-entropy 1 (its best ridge falls as
-α⁻²), cross-entropy at fixed λ 2/3 (the norm grows as (α/λ)^(1/3)), square loss 1/2.
+α⁻²), cross-entropy at fixed λ 2/3 (the norm grows as (α/λ)^(1/3)), square loss and class means 1/2.
 
-With noise the angle θ between student and teacher falls as α^(−1/2) for every smooth loss. Where
-the labels' law is smooth the excess over the floor is quadratic in θ: p = 1, as for Bayes. Flips
-leave a sharp boundary: the excess is linear in θ and p = 1/2, but 1 for Bayes, which finds it.
+With noise θ falls as α^(−1/2) for every smooth loss. Where the labels' law is smooth the excess is
+quadratic in θ: p = 1, as for Bayes. Flips leave a sharp boundary: the excess is linear in θ and
+p = 1/2, but 1 for Bayes, which finds it.
 
 Unequal classes with smooth labels (mixtures, noisy teachers): ε₀ is the error of the risk's own
 minimiser, which may be above that of the best rule, and ε may rise to it: C has either sign. p = 1,
@@ -30,8 +38,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from scipy.optimize import brentq
@@ -43,15 +50,27 @@ from polyceptron.model.estimators import Estimator, Jump, as_estimator, plain_es
 from polyceptron.model.law import Decay
 from polyceptron.model.populations import AnyTeacher, Teacher, check_population
 from polyceptron.numerics import Array
-from polyceptron.numerics.special import boundary_density
+from polyceptron.numerics.extrapolation import Limit, limit_at_zero
 from polyceptron.rows import Status, make_row
 from polyceptron.theory.generalisation import error_floor
 from polyceptron.theory.populations.best_rules import population_floor
 
 RATIO = 4.0  # between neighbouring α
 N_POINTS = 6
+FAR_RATIO = 100.0  # F: between the last α and one more, where the floor is not known
+LIMITS_OF_ALPHA_MAX = (100.0, 1e7)
+# Powers of 1/α in which corrections go, by the exponent p (see above), and where p is not known.
+CORRECTION_POWER = {1.0: 1.0, 1 / 2: 1 / 2, 2 / 3: 1 / 3}
+ANY_CORRECTION_POWER = (1.0, 1 / 2, 1 / 3)
+# Two numbers that should be one disagree beyond so many of their bars: none was off by more in
+# tests/unit/theory/test_tails.py::test_long_sequences_agree.
+DISAGREEMENT_IN_BARS = 2.0
+# Of the floor, which is the error at τ = 1e14, and of a difference of two errors of order 1.
+FLOOR_ROUNDING = 1e-13
+# Of an error at its best ridge, relative: the search for it stops where the error is flat.
+RIDGE_SEARCH_NOISE = 3e-9
+
 SMALLEST_ALPHA, LARGEST_ALPHA = 1e-3, 1e6
-_FAR = 100.0  # F
 _FEW = 0.05  # α from which unequal classes, of which a row takes longer, are searched
 PRECISION = 1e-4  # of ln α
 _LOOSE, _POLISHED = 1e-3, 4  # tolerance on the way to it, and steps after that
@@ -76,10 +95,46 @@ class Asymptotics(ShortDisplay):
     generalisation_error: Array
     uncertainty: Array
     ridge: Array
-    local_exponent: Array  # between neighbours, one fewer
+    local_exponent: Array  # between neighbours, one fewer; NaN before a curve crosses its floor
     status: Status
     floor: float = 0.0  # ε₀: on noisy labels that of the teacher itself, where classes are alike
     floor_uncertainty: float = 0.0
+    reason: str = ""  # of a status other than ok: a sentence
+
+
+class _Points(NamedTuple):
+    """ε, its uncertainty and the ridge (n,) at each α (n,), and whether every point converged."""
+
+    alpha: Array
+    error: Array
+    uncertainty: Array
+    ridge: Array
+    converged: bool
+
+    def without_last(self) -> _Points:
+        return _Points(
+            self.alpha[:-1],
+            self.error[:-1],
+            self.uncertainty[:-1],
+            self.ridge[:-1],
+            self.converged,
+        )
+
+
+class _Number(NamedTuple):
+    """A value and its uncertainty."""
+
+    value: float
+    uncertainty: float
+
+
+class _Excess(NamedTuple):
+    """|ε − ε₀| and its relative uncertainty (n,) at each α (n,), and the sign of ε − ε₀ at last."""
+
+    alpha: Array
+    size: Array
+    relative: Array
+    sign: float
 
 
 def asymptotics(
@@ -94,8 +149,8 @@ def asymptotics(
     estimator : Estimator or str
         An estimator or its name.
     alpha_max : float, optional
-        By default 1e6 for two and three classes, and 1e4 above or with noise; 400 for three and
-        more classes that are not alike.
+        By default 1e6 for two and three classes, and 1e4 above or with smooth noise; 400 for three
+        and more classes that are not alike.
 
     Returns
     -------
@@ -110,111 +165,220 @@ def asymptotics(
     """
     check_population(teacher)
     student = as_estimator(estimator)
-    alike, channel = student.alike(teacher), teacher.label_channel
-    if channel is not None and channel.width(0.0) == 0 and not (alike or student.branches):
+    _check_has_tail(teacher, student)
+    known = _known_decay(teacher, student)
+    floor_is_known = student.alike(teacher) and (known is None or known.consistent)
+    last = _check_alpha_max(alpha_max, teacher, student)
+    alpha = last * RATIO ** np.arange(1.0 - N_POINTS, 1.0)
+    if floor_is_known:
+        points = _solved_points(teacher, student, alpha, known)
+        floor = _Number(error_floor(teacher.channel, teacher.n_classes), 0.0)
+        if floor.value > 0:
+            floor = floor._replace(uncertainty=teacher.channel.accuracy + FLOOR_ROUNDING)
+    else:
+        further = _solved_points(teacher, student, np.append(alpha, FAR_RATIO * last), known)
+        floor = _extrapolated_floor(further)
+        points = further.without_last()
+    excess = _excess_over(floor, points, floor_is_known)
+    powers = ANY_CORRECTION_POWER
+    if known is not None and known.exponent in CORRECTION_POWER:
+        powers = (CORRECTION_POWER[known.exponent],)
+    local = _local_exponents(excess)
+    exponent = _exponent(excess, local, powers)
+    if known is None:
+        constant = _constant(excess, _Number(exponent.value, exponent.uncertainty), powers)
+    else:
+        constant = _constant(excess, _Number(known.exponent, 0.0), powers)
+    exact = _exact_constant(teacher, student, known)
+    status, reason = _verdict(points, known, exponent, constant, exact)
+    return Asymptotics(
+        exponent=exponent.value,
+        exponent_uncertainty=exponent.uncertainty,
+        constant=constant.value,
+        constant_uncertainty=constant.uncertainty,
+        exact_exponent=None if known is None else known.exponent,
+        exact_constant=None if exact is None else exact.value,
+        alpha=points.alpha,
+        generalisation_error=points.error,
+        uncertainty=points.uncertainty,
+        ridge=points.ridge,
+        local_exponent=np.append(np.full(N_POINTS - 1 - len(local), math.nan), local),
+        status=status,
+        floor=floor.value,
+        floor_uncertainty=floor.uncertainty,
+        reason=reason,
+    )
+
+
+def _check_has_tail(teacher: AnyTeacher, student: Estimator) -> None:
+    """Refuse a student that ends at a finite α, and a tail whose law is not known."""
+    channel = teacher.label_channel
+    sharp = channel is not None and channel.width(0.0) == 0
+    if sharp and not (student.alike(teacher) or student.branches):
         raise InvalidInput(
             "the tail of unequal classes needs a mixture, a teacher with smooth noise, or the "
             f"Bayes-optimal student; got {teacher!r}"
         )
-    known = student.decay(teacher) if alike else Decay(1.0)
-    exact, few = None if known is None else known.exponent, teacher.n_classes <= 3
-    if alpha_max is None:
-        alpha_max = 1e6 if few and alike and teacher.channel.noiseless else 1e4
-        alpha_max = alpha_max if alike or teacher.n_classes == 2 else 400.0  # far it takes long
-    if not 100 <= alpha_max <= 1e7:
-        raise InvalidInput(f"alpha_max must be between 100 and 1e7, got {alpha_max!r}")
-    alpha = np.array([alpha_max * RATIO**i for i in range(1 - N_POINTS, 1)])
-    far = alpha if alike else np.append(alpha, _FAR * alpha_max)
-    error, uncertainty, ridge, states = _curve(teacher, student, far, exact or 1.0)
-    floor, floor_spread = 0.0, 0.0
-    if alike:
-        floor = error_floor(teacher.channel, teacher.n_classes)
-    else:
-        floor, coarser = error[-1] - (error[-2:-4:-1] - error[-1]) / (far[-1] / far[-2:-4:-1] - 1)
-        floor_spread = float(uncertainty[-1] + sum(uncertainty[-2:]) / (_FAR - 1))
-        floor_spread += float(abs(floor - coarser))  # three times what 1/α² leaves
-        error, uncertainty, ridge = error[:-1], uncertainty[:-1], ridge[:-1]
-    excess = error - floor
-    sign = 1.0 if alike else math.copysign(1.0, excess[-1])
-    excess *= sign
-    if not (excess[-3:] > (0 if alike else floor_spread)).all():
-        raise ComputationFailed(
-            f"the excess over the floor of {floor:.6g} is below what the error is known to at "
-            f"alpha {alpha_max:g}: ask for a smaller alpha_max"
+    end = student.largest_alpha(teacher)
+    if math.isfinite(end):
+        raise InvalidInput(
+            f"{student.name} ends at alpha_s = {end:.6g}, beyond which these data cannot be "
+            "separated: there is no tail; take an estimator with a ridge above 0"
         )
-    with np.errstate(invalid="ignore", divide="ignore"):  # where a curve crosses its limit
-        local = -np.diff(np.log(excess)) / math.log(RATIO)
-    noise = (uncertainty + floor_spread) / excess
-    exponent, spread = _limit(local)
-    spread += math.hypot(noise[-1], noise[-2]) / math.log(RATIO)
-    scaled = excess * alpha ** (exponent if exact is None else exact)
-    constant, constant_spread = _limit(scaled)
-    # An extrapolation magnifies the noise of what it starts from.
-    nudged = [_limit(scaled + np.eye(N_POINTS)[-i] * noise * scaled)[0] for i in (1, 2, 3)]
-    constant_spread += float(np.linalg.norm(np.array(nudged) - constant))
-    if exact is None:
-        constant_spread += constant * spread * math.log(alpha_max)
-    return Asymptotics(
-        exponent=exponent,
-        exponent_uncertainty=spread,
-        constant=sign * constant,
-        constant_uncertainty=constant_spread,
-        exact_exponent=exact,
-        exact_constant=_exact_constant(teacher, student, known, constant) if alike else None,
-        alpha=alpha,
-        generalisation_error=error,
-        uncertainty=uncertainty,
-        ridge=ridge,
-        local_exponent=local,
-        status=Status.NOT_CONVERGED if Status.NOT_CONVERGED in states else Status.OK,
-        floor=floor,
-        floor_uncertainty=floor_spread,
-    )
 
 
-def _curve(
-    teacher: AnyTeacher, estimator: Estimator, alpha: Array, exponent: float
-) -> tuple[Array, Array, Array, set[str]]:
-    """ε, its uncertainty and the ridge at each α; the tolerance is relative to ε."""
-    relative = 1e-7 if teacher.n_classes <= 3 else 2e-4
-    rows = []
+def _known_decay(teacher: AnyTeacher, student: Estimator) -> Decay | None:
+    """What is known by hand of the tail; unequal classes have smooth labels, hence p = 1."""
+    if student.alike(teacher):
+        return student.decay(teacher)
+    return Decay(1.0)
+
+
+def _check_alpha_max(alpha_max: float | None, teacher: AnyTeacher, student: Estimator) -> float:
+    """The largest α of a tail: as given, or as far as points are solved in seconds."""
+    low, high = LIMITS_OF_ALPHA_MAX
+    if alpha_max is None:
+        if not student.alike(teacher):
+            return 1e4 if teacher.n_classes == 2 else 400.0
+        sharp = teacher.channel.width(0.0) == 0
+        return 1e6 if teacher.n_classes <= 3 and sharp else 1e4
+    if not low <= alpha_max <= high:
+        raise InvalidInput(f"alpha_max must be between 100 and 1e7, got {alpha_max!r}")
+    return float(alpha_max)
+
+
+def _solved_points(
+    teacher: AnyTeacher, student: Estimator, alpha: Array, known: Decay | None
+) -> _Points:
+    """The rows at each α (n,), with a tolerance that is relative to the excess over the floor."""
+    few = teacher.n_classes <= 3
+    exponent = 1.0 if known is None else known.exponent
+    errors, uncertainties, ridges = list[float](), list[float](), list[float]()
+    converged = True
     for value in steps(alpha.tolist()):
-        # The constants of all these laws lie within a factor of ten of k − 1.
-        tol = relative * 0.3 * (teacher.n_classes - 1) * value**-exponent
-        if not estimator.alike(teacher):
-            tol = 1e-9 if teacher.n_classes <= 3 else 1e-4
-        (row,) = estimator.rows(teacher, [value], tol=tol)
-        if not math.isfinite(row["generalisation_error"]):
+        if student.alike(teacher):
+            # The constants of all these laws lie within a factor of ten of k − 1.
+            excess = 0.3 * (teacher.n_classes - 1) * value**-exponent
+            tol = excess * (1e-7 if few else 2e-4)
+        else:
+            tol = 1e-9 if few else 1e-4
+        (row,) = student.rows(teacher, [value], tol=tol)
+        error = float(row.get("generalisation_error", math.nan))
+        if not math.isfinite(error):
             raise ComputationFailed(f"no error at alpha {value:g}: {row['status']}")
-        rows.append(row)
-    error, uncertainty, ridge = (
-        np.array([float(row.get(name, math.nan)) for row in rows])
-        for name in ("generalisation_error", "uncertainty", "ridge")
-    )
-    return error, uncertainty, ridge, {str(row["status"]) for row in rows}
+        uncertainty = float(row["uncertainty"])
+        if student.columns.get("ridge") == "optimal":
+            uncertainty += RIDGE_SEARCH_NOISE * error
+        errors.append(error)
+        uncertainties.append(uncertainty)
+        ridges.append(float(row.get("ridge", math.nan)))
+        converged = converged and row["status"] != Status.NOT_CONVERGED
+    return _Points(alpha, np.array(errors), np.array(uncertainties), np.array(ridges), converged)
 
 
-def _limit(sequence: Array) -> tuple[float, float]:
-    """The limit of a sequence with geometric corrections (Aitken), and how far it was carried."""
-    a, b, c = (float(x) for x in sequence[-3:])
-    first, second = b - a, c - b
-    if first == 0 or not 0 < second / first < 0.9:
-        return c, max(abs(second), 1e-12 * abs(c))
-    limit = c + second**2 / (first - second)
-    return limit, abs(limit - c)
+def _extrapolated_floor(points: _Points) -> _Number:
+    """ε₀ from the last point, F times as far as the one before it, where ε − ε₀ ∝ 1/α."""
+    far = points.error[-1]
+
+    def through(i: int) -> float:
+        ratio = points.alpha[-1] / points.alpha[i]
+        return float(far - (points.error[i] - far) / (ratio - 1))
+
+    floor = through(-2)
+    left_by_square = abs(floor - through(-3))  # three times what 1/α² leaves
+    noise = points.uncertainty[-1] + points.uncertainty[-2:].sum() / (FAR_RATIO - 1)
+    return _Number(floor, float(noise) + left_by_square)
 
 
-def _exact_constant(
-    teacher: AnyTeacher, estimator: Estimator, known: Decay | None, measured: float
-) -> float | None:
-    """C_k: in closed form, else from two classes (where it is the measurement)."""
-    if known is None or not (teacher.channel.noiseless and teacher.features.isotropic):
+def _excess_over(floor: _Number, points: _Points, floor_is_known: bool) -> _Excess:
+    """|ε − ε₀| at each α; an error where the last three cannot be told from 0."""
+    excess = points.error - floor.value
+    sign = 1.0
+    smallest = 0.0
+    if not floor_is_known:
+        sign = math.copysign(1.0, excess[-1])
+        smallest = floor.uncertainty
+    size = sign * excess
+    if not (size[-3:] > smallest).all():
+        raise ComputationFailed(
+            f"the excess over the floor of {floor.value:.6g} is below what the error is known to "
+            f"at alpha {points.alpha[-1]:g}: ask for a smaller alpha_max"
+        )
+    # A curve may cross its limit on the way: only what comes after that is of this sign.
+    first = 0
+    if (size <= 0).any():
+        first = int(np.nonzero(size <= 0)[0][-1]) + 1
+    relative = (points.uncertainty + floor.uncertainty)[first:] / size[first:]
+    return _Excess(points.alpha[first:], size[first:], relative, sign)
+
+
+def _local_exponents(excess: _Excess) -> Array:
+    """−Δln(ε − ε₀)/Δln α between neighbours (n − 1,)."""
+    return np.asarray(-np.diff(np.log(excess.size)) / math.log(RATIO))
+
+
+def _exponent(excess: _Excess, local: Array, powers: tuple[float, ...]) -> Limit:
+    """p, the limit of local exponents (n − 1,)."""
+    noise = (excess.relative[1:] + excess.relative[:-1]) / math.log(RATIO)
+    return _limit(excess.alpha[1:], local, noise, powers)
+
+
+def _constant(excess: _Excess, exponent: _Number, powers: tuple[float, ...]) -> _Number:
+    """C, the limit of (ε − ε₀)α^p, with what the uncertainty of p adds."""
+    scaled = excess.size * excess.alpha**exponent.value
+    limit = _limit(excess.alpha, scaled, excess.relative * scaled, powers)
+    slope = abs(float(limit.weights @ (scaled * np.log(excess.alpha))))  # dC/dp
+    spread = limit.uncertainty + slope * exponent.uncertainty
+    return _Number(excess.sign * limit.value, spread)
+
+
+def _limit(alpha: Array, values: Array, noise: Array, powers: tuple[float, ...]) -> Limit:
+    """The limit α → ∞ in each of these powers of 1/α: the best, and how far others are from it."""
+    limits = [limit_at_zero(alpha**-power, values, noise) for power in powers]
+    best = min(limits, key=lambda limit: limit.uncertainty)
+    apart = max(abs(other.value - best.value) for other in limits)
+    return best._replace(truncation=max(best.truncation, apart))
+
+
+def _exact_constant(teacher: AnyTeacher, student: Estimator, known: Decay | None) -> _Number | None:
+    """C by another route than measuring it: in closed form, or (k − 1)C₂ where p = 1."""
+    if known is None or not student.alike(teacher) or not teacher.features.isotropic:
         return None
-    k, p = teacher.n_classes, known.exponent
-    if known.constant is not None or k == 2:
-        return measured if known.constant is None else known.constant
-    two = asymptotics(Teacher(2, teacher.prior), estimator).constant
-    return boundary_density(k) ** (1 - p) * (k - 1) ** p * two
+    if known.constant is not None:
+        return _Number(known.constant, 0.0)
+    k = teacher.n_classes
+    if known.exponent != 1 or not teacher.channel.noiseless or k == 2:
+        return None
+    two = asymptotics(Teacher(2, teacher.prior), student)
+    return _Number((k - 1) * two.constant, (k - 1) * two.constant_uncertainty)
+
+
+def _verdict(
+    points: _Points,
+    known: Decay | None,
+    exponent: Limit,
+    constant: _Number,
+    exact: _Number | None,
+) -> tuple[Status, str]:
+    """The status of a tail, and a sentence where it is not ok."""
+    if not points.converged:
+        return Status.NOT_CONVERGED, "a point of the curve did not converge"
+    pairs = []
+    if known is not None:
+        measured = _Number(exponent.value, exponent.uncertainty)
+        pairs.append(("exponent", measured, _Number(known.exponent, 0.0)))
+    if exact is not None:
+        pairs.append(("constant", constant, exact))
+    for name, measured, expected in pairs:
+        apart = abs(measured.value - expected.value)
+        bar = measured.uncertainty + expected.uncertainty
+        if apart > DISAGREEMENT_IN_BARS * bar:
+            return Status.INCONSISTENT, (
+                f"the measured {name}, {measured.value:.6g} ± {measured.uncertainty:.1e}, is not "
+                f"the exact one, {expected.value:.6g}: the law may set in beyond alpha = "
+                f"{points.alpha[-1]:g}"
+            )
+    return Status.OK, ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -339,6 +503,52 @@ def check_target(error: Any, n_classes: int) -> float:
     return value
 
 
+class _ErrorCurve:
+    """ε as a function of ln α, each row from a start near the one before it, and remembered."""
+
+    def __init__(self, teacher: AnyTeacher, student: Estimator, branch: str) -> None:
+        self.loose = None if teacher.symmetric else _LOOSE  # tolerance on the way to the answer
+        self._seen: dict[tuple[float, float | None], dict[str, Any]] = {}
+        self._alpha = math.nan  # asked for next
+        self._rows = {
+            tol: student.parts(teacher, self._requests(), branch=branch, tol=tol)
+            for tol in {None, self.loose}
+        }
+        self._progress = steps(range(_ROWS))
+
+    def _requests(self) -> Iterator[list[float]]:
+        while True:
+            yield [self._alpha]
+
+    def row(self, log_alpha: float, tol: float | None = None) -> dict[str, Any]:
+        """The row at ln α; tol None is the default of the student."""
+        if (log_alpha, tol) not in self._seen:
+            next(self._progress, None)
+            self._alpha = math.exp(log_alpha)
+            (row,) = next(self._rows[tol])
+            self._seen[log_alpha, tol] = row
+        return self._seen[log_alpha, tol]
+
+    def error(self, log_alpha: float) -> float:
+        """ε at ln α, to the tolerance of the search."""
+        return float(self.row(log_alpha, self.loose)["generalisation_error"])
+
+    def precise_error(self, log_alpha: float) -> float:
+        """ε at ln α, to the tolerance of the answer."""
+        return float(self.row(log_alpha)["generalisation_error"])
+
+    def slope(self, log_alpha: float, last: float) -> float:
+        """dε/d ln α, from points on both sides, the right one not beyond `last`."""
+        left = log_alpha - 0.02
+        right = min(log_alpha + 0.02, last)
+        # The value at `log_alpha` is among those the search has asked for.
+        return (self.error(right) - self.error(left)) / (right - left)
+
+    def close(self) -> None:
+        """End the report of progress."""
+        self._progress.close()
+
+
 def _answer(
     teacher: AnyTeacher,
     student: Estimator,
@@ -348,46 +558,49 @@ def _answer(
     ends: tuple[float, float] = (SMALLEST_ALPHA, LARGEST_ALPHA),
 ) -> Plan:
     """The plan on one curve between `ends`, which may jump."""
-    branch, told = "optimal" if jump is None else jump.branch, steps(range(_ROWS))
-    loose, asked = None if teacher.symmetric else _LOOSE, list[float]()
-    one = iter(lambda: [asked.pop()], None)  # each near those before it
-    rows = {tol: student.parts(teacher, one, branch=branch, tol=tol) for tol in (None, loose)}
-
-    @cache
-    def row_at(log_alpha: float, tol: float | None) -> dict[str, Any]:
-        next(told, None)
-        asked.append(math.exp(log_alpha))
-        return next(rows[tol])[0]
-
-    def curve(log_alpha: float, tol: float | None = loose) -> float:
-        return float(row_at(log_alpha, tol)["generalisation_error"])
-
-    bounds, at_jump, spread = (math.log(ends[0]), math.log(ends[1])), False, 0.0
+    curve = _ErrorCurve(teacher, student, "optimal" if jump is None else jump.branch)
+    bounds = (math.log(ends[0]), math.log(ends[1]))
+    at_jump = False
     if jump is not None:
         spread = max(3 * jump.uncertainty, 1e-7 * jump.alpha)
-        below, above = math.log(jump.alpha - spread), math.log(jump.alpha + spread)
-        if curve(below) <= error:
+        below = math.log(jump.alpha - spread)
+        above = math.log(jump.alpha + spread)
+        if curve.error(below) <= error:
             bounds = (bounds[0], below)
-        elif curve(above) <= error:
+        elif curve.error(above) <= error:
             at_jump = True
         else:
             bounds = (above, bounds[1])
-    elif ends[0] == _FEW and curve(bounds[0]) <= error:
+    elif ends[0] == _FEW and curve.error(bounds[0]) <= error:
         bounds = (math.log(SMALLEST_ALPHA), bounds[0])
-    log_alpha = above if at_jump else _smallest_root(curve, error, bounds, student.name)
-    if not at_jump:
-        right = min(log_alpha + 0.02, bounds[1])
-        slope = (curve(right) - curve(log_alpha - 0.02)) / (right - log_alpha + 0.02)
-        for _ in range(_POLISHED if loose and slope < 0 else 0):
-            step = (error - curve(log_alpha, None)) / slope
-            log_alpha += step if abs(step) > PRECISION else 0.0
-    alpha, row = math.exp(log_alpha), row_at(log_alpha, None)
-    if not at_jump:
-        spread = alpha * (PRECISION + (float(row["uncertainty"]) / -slope if slope < 0 else 0.0))
-    told.close()
+    if at_jump:
+        log_alpha = above
+    else:
+        log_alpha = _smallest_root(curve.error, error, bounds, student.name)
+        log_alpha, spread = _polished(curve, error, log_alpha, bounds[1])
+    row = curve.row(log_alpha)
+    curve.close()
+    alpha = math.exp(log_alpha)
     n = None if dimension is None else math.ceil(alpha * dimension - 1e-9)
     row = make_row(**{**row, "dimension": dimension, "n_samples": n})
     return Plan(alpha, spread, n, row, at_jump)
+
+
+def _polished(
+    curve: _ErrorCurve, error: float, log_alpha: float, last: float
+) -> tuple[float, float]:
+    """ln α of a crossing by Newton steps on precise rows, and the uncertainty of α."""
+    slope = curve.slope(log_alpha, last)
+    falls = slope < 0
+    if curve.loose is not None and falls:
+        for _ in range(_POLISHED):
+            step = (error - curve.precise_error(log_alpha)) / slope
+            if abs(step) > PRECISION:
+                log_alpha += step
+    relative = PRECISION
+    if falls:
+        relative += float(curve.row(log_alpha)["uncertainty"]) / -slope
+    return log_alpha, math.exp(log_alpha) * relative
 
 
 def _smallest_root(

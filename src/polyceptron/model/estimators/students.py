@@ -26,6 +26,7 @@ from polyceptron.model.losses import Loss, as_loss
 from polyceptron.model.penalties import Penalty, Ridge, as_penalty
 from polyceptron.model.registry import Parsed
 from polyceptron.numerics import Array
+from polyceptron.numerics.special import boundary_density
 
 if TYPE_CHECKING:
     from polyceptron.model.populations import AnyTeacher, Population
@@ -291,6 +292,22 @@ class ERM(Estimator):
         return 0.03 + self.loss.passes * pass_cost(n_samples, dimension, n_classes)
 
 
+def _all_samples_decay(teacher: AnyTeacher, angle_squared: float) -> Decay:
+    """The decay of a student with θ² ≈ `angle_squared`/α, to which all samples contribute.
+
+    Smooth noise: the excess is quadratic in θ, p = 1. Sharp boundaries of density B_k, with a share
+    kg of guessed labels: ε − ε₀ ≈ (1 − kg) B_k θ/π, p = 1/2. The angle is that of isotropic
+    features; others have the same p.
+    """
+    channel, k = teacher.channel, teacher.n_classes
+    if channel.width(0.0) > 0:
+        return Decay(1.0)
+    if not teacher.features.isotropic:
+        return Decay(0.5)
+    told = 1 - k * channel.guess(k)
+    return Decay(0.5, told * boundary_density(k) * math.sqrt(angle_squared) / math.pi)
+
+
 class Rule(Estimator):
     """A rule that is fitted by a function (X, y, k, rule, λ) → weights (d, k), b (k,), status."""
 
@@ -351,6 +368,18 @@ class OneVsRest(_RidgeRule):
         plain = self.loss.name == "cross-entropy"
         return "one-vs-rest" if plain else f"one-vs-rest[{self.loss.name}]"
 
+    def decay(self, teacher: AnyTeacher) -> Decay | None:
+        """Two classes: that of the loss. Of more, none can be separated from the rest: θ² ∝ 1/α.
+
+        A loss with kinks may have its least risk at weights 0, from which nothing follows.
+        """
+        if teacher.n_classes == 2:
+            ridge = self.ridge if isinstance(self.ridge, str) else 2 * self.ridge
+            return ERM(self.loss, ridge).decay(teacher)
+        if self.loss.coordinates.jumps:
+            return None
+        return Decay(1.0 if teacher.channel.width(0.0) > 0 else 0.5)
+
     def point_cost(self, n_classes: int) -> float:
         return 0.5 * n_classes
 
@@ -379,7 +408,9 @@ class DiscriminantAnalysis(_RidgeRule):
     explicit = True
 
     def decay(self, teacher: AnyTeacher) -> Decay | None:
-        return None if self.ridge == "optimal" else Decay(0.5 if teacher.channel.noiseless else 1.0)
+        """1/τ² → σ²/(αc²) with σ² = 1/k − c², as for least squares, at any ridge."""
+        c = teacher.channel.signal(teacher.n_classes)
+        return _all_samples_decay(teacher, (1 / teacher.n_classes - c**2) / c**2)
 
 
 @dataclass(frozen=True)
@@ -395,4 +426,14 @@ class ClassMeans(Rule):
     explicit = True
 
     def decay(self, teacher: AnyTeacher) -> Decay | None:
-        return Decay(0.5 if teacher.channel.noiseless else 1.0)
+        """1/τ² = 1/(αkc²): r²/(αkE²) without noise, with E the mean of the largest of k normals.
+
+        Where the teacher's signal has unequal variances s, class means are Σ times its weights, at
+        an angle that no number of samples closes.
+        """
+        features = teacher.features
+        seen = features.eigenvalues[features.signal * features.fraction > 0]
+        if np.ptp(seen) > 0:
+            return Decay(1.0, consistent=False)
+        c = teacher.channel.signal(teacher.n_classes)
+        return _all_samples_decay(teacher, 1 / (teacher.n_classes * c**2))
