@@ -67,7 +67,8 @@ ANY_CORRECTION_POWER = (1.0, 1 / 2, 1 / 3)
 DISAGREEMENT_IN_BARS = 2.0
 # Of the floor, which is the error at τ = 1e14, and of a difference of two errors of order 1.
 FLOOR_ROUNDING = 1e-13
-# Of an error at its best ridge, relative: the search for it stops where the error is flat.
+# Of an error at its best ridge, relative: the search for it stops where the error is flat. Up to
+# 1e-9 is seen in tests/unit/theory/test_tails.py::test_the_search_for_a_ridge_is_counted.
 RIDGE_SEARCH_NOISE = 3e-9
 
 SMALLEST_ALPHA, LARGEST_ALPHA = 1e-3, 1e6
@@ -180,9 +181,7 @@ def asymptotics(
         floor = _extrapolated_floor(further)
         points = further.without_last()
     excess = _excess_over(floor, points, floor_is_known)
-    powers = ANY_CORRECTION_POWER
-    if known is not None and known.exponent in CORRECTION_POWER:
-        powers = (CORRECTION_POWER[known.exponent],)
+    powers = _correction_powers(known)
     local = _local_exponents(excess)
     exponent = _exponent(excess, local, powers)
     if known is None:
@@ -232,6 +231,13 @@ def _known_decay(teacher: AnyTeacher, student: Estimator) -> Decay | None:
     if student.alike(teacher):
         return student.decay(teacher)
     return Decay(1.0)
+
+
+def _correction_powers(known: Decay | None) -> tuple[float, ...]:
+    """Powers of 1/α in which the corrections may go."""
+    if known is not None and known.exponent in CORRECTION_POWER:
+        return (CORRECTION_POWER[known.exponent],)
+    return ANY_CORRECTION_POWER
 
 
 def _check_alpha_max(alpha_max: float | None, teacher: AnyTeacher, student: Estimator) -> float:
@@ -444,6 +450,21 @@ def plan(
         return list(plans(teacher, error, estimator, dimension))
     check_population(teacher)
     error = check_target(error, teacher.n_classes)
+    _check_above_floor(teacher, error)
+    d = None if dimension is None else check_size(dimension, "dimension")
+    student = as_estimator(estimator)
+    jumps = student.jumps(teacher)
+    if jumps:
+        best, reached = (_answer(teacher, student, error, jump, d) for jump in jumps)
+        return replace(best, algorithm=reached)
+    found = _answer(teacher, student, error, None, d, _search_ends(teacher, student, error))
+    if student.branches:
+        return replace(found, algorithm=found)
+    return found
+
+
+def _check_above_floor(teacher: AnyTeacher, error: float) -> None:
+    """Refuse an error that not even the rule that made the labels has."""
     if teacher.symmetric:
         floor = error_floor(teacher.channel, teacher.n_classes)
     else:
@@ -453,20 +474,17 @@ def plan(
             f"an error of {error:g} is out of reach: no rule errs less than {floor:.6g} "
             "here, not even one that knows how the labels are made"
         )
-    d = None if dimension is None else check_size(dimension, "dimension")
-    student = as_estimator(estimator)
-    jumps = student.jumps(teacher)
-    if not jumps:
-        short = _MARGINLESS.get(2 if teacher.symmetric else teacher.n_classes, 0.1)
-        top = min(LARGEST_ALPHA, (1 - short) * student.largest_alpha(teacher))
-        bottom = SMALLEST_ALPHA if teacher.symmetric or top <= _FEW else _FEW
-        alike = teacher.symmetric and teacher.prior.gaussian
-        if alike and not (student.branches or student.explicit):
-            bottom = min(plan(teacher, error, "bayes").alpha * (1 - _MARGINLESS[2]), top)
-        found = _answer(teacher, student, error, None, d, (bottom, top))
-        return replace(found, algorithm=found) if student.branches else found
-    best, reached = (_answer(teacher, student, error, jump, d) for jump in jumps)
-    return replace(best, algorithm=reached)
+
+
+def _search_ends(teacher: AnyTeacher, student: Estimator, error: float) -> tuple[float, float]:
+    """The α between which `error` is searched for: Bayes-optimal students are there first."""
+    short = _MARGINLESS.get(2 if teacher.symmetric else teacher.n_classes, 0.1)
+    top = min(LARGEST_ALPHA, (1 - short) * student.largest_alpha(teacher))
+    bottom = SMALLEST_ALPHA if teacher.symmetric or top <= _FEW else _FEW
+    alike = teacher.symmetric and teacher.prior.gaussian
+    if alike and not (student.branches or student.explicit):
+        bottom = min(plan(teacher, error, "bayes").alpha * (1 - _MARGINLESS[2]), top)
+    return bottom, top
 
 
 def plans(
@@ -541,7 +559,6 @@ class _ErrorCurve:
         """dε/d ln α, from points on both sides, the right one not beyond `last`."""
         left = log_alpha - 0.02
         right = min(log_alpha + 0.02, last)
-        # The value at `log_alpha` is among those the search has asked for.
         return (self.error(right) - self.error(left)) / (right - left)
 
     def close(self) -> None:

@@ -171,6 +171,14 @@ def test_a_law_that_sets_in_later_is_noticed():
     assert "beyond alpha = 10000" in tail.reason
 
 
+def test_the_search_for_a_ridge_is_counted():
+    """Its end is noise from point to point, which an extrapolation magnifies."""
+    best = pc.ERM("cross-entropy", "optimal")
+    for alpha_max in (8e4, 3.3e5, 1.3e6):
+        tail = pc.asymptotics(pc.Teacher(2, noise="flips:0.1"), best, alpha_max)
+        assert abs(tail.exponent - 0.5) < tail.exponent_uncertainty < 1e-4
+
+
 @pytest.mark.parametrize("power", [1 / 3, 1 / 2, 1.0])
 def test_limits_are_inside_their_bars_at_the_wrong_turn(power):
     """Where the last step vanishes by cancellation the bar does not."""
