@@ -125,7 +125,15 @@ class _Points(NamedTuple):
 
     def without_last(self) -> _Points:
         """The same without the last point."""
-        return _Points(*(column[:-1] for column in self[:-1]), self.converged)
+        return _Points(
+            self.alpha[:-1],
+            self.error[:-1],
+            self.uncertainty[:-1],
+            self.ridge[:-1],
+            self.m[:-1],
+            self.q[:-1],
+            self.converged,
+        )
 
 
 class _Number(NamedTuple):
