@@ -58,6 +58,9 @@ def line(k: int, best: Asymptotics, bayes: Asymptotics) -> dict[str, object]:
     spread = ratio * (
         best.constant_uncertainty / best.constant + bayes.constant_uncertainty / bayes.constant
     )
+    exact = ""  # two classes have none but the measured one
+    if best.exact_constant is not None:
+        exact = f"{best.exact_constant:.7f}"
     return {
         "n_classes": k,
         "alpha_max": f"{best.alpha[-1]:.0e}",
@@ -65,7 +68,7 @@ def line(k: int, best: Asymptotics, bayes: Asymptotics) -> dict[str, object]:
         "exponent_uncertainty": f"{best.exponent_uncertainty:.0e}",
         "constant": f"{best.constant:.7f}",
         "constant_uncertainty": f"{best.constant_uncertainty:.0e}",
-        "exact_constant": f"{best.exact_constant:.7f}",
+        "exact_constant": exact,
         "bayes_constant": f"{bayes.constant:.7f}",
         "ratio": f"{ratio:.6f}",
         "ratio_uncertainty": f"{spread:.0e}",

@@ -120,9 +120,9 @@ class Status(StrEnum):
     )
     INCONSISTENT = (
         "inconsistent",
-        "fixed points were overlooked: those found are out of order, or the values of the prior "
-        "are too close to be told apart",
-        "ask for fewer classes, or for a prior whose class differences are equal or well apart",
+        "two routes to the same number disagree by more than their uncertainties, or fixed points "
+        "were overlooked",
+        "ask for a larger alpha_max, for fewer classes, or for a prior whose values are well apart",
     )
     INTERRUPTED = (
         "interrupted",

@@ -225,6 +225,8 @@ def asymptotics(
         **{name: getattr(found, name) for name in measured},
         "alpha_max": float(found.alpha[-1]), "status": str(found.status),
     }  # fmt: skip
+    if found.reason:
+        row["reason"] = found.reason
     if not output.in_words:
         points = ("alpha", "generalisation_error", "uncertainty") if output.as_json else ()
         output([row | {name: getattr(found, name).tolist() for name in points}])
@@ -242,6 +244,8 @@ def asymptotics(
     options.echo(
         f"error ≈ {floor}constant · α^(−exponent), measured up to α = {row['alpha_max']:g}"
     )
+    if found.reason:
+        options.echo(found.reason)
 
 
 STUDENT = ("estimator", "branch", "ridge", "penalty")

@@ -38,7 +38,12 @@ from polyceptron.data.stored_designs import scaled
 from polyceptron.fit.solvers.erm_fit import ERMFit, Separation, fit_at
 from polyceptron.fit.solvers.hard_margin import NotSeparable, separate
 from polyceptron.fit.solvers.intercept import size_of
-from polyceptron.fit.solvers.newton import Minimum, minimise, sample_matrices, whole_hessian
+from polyceptron.fit.solvers.newton import (
+    NewtonMinimum,
+    newton_minimise,
+    sample_matrices,
+    whole_hessian,
+)
 from polyceptron.fit.solvers.objectives import SoftmaxObjective
 from polyceptron.numerics import Array
 from polyceptron.problem.losses import MaxMargin
@@ -227,7 +232,7 @@ def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None)
 
     steep = math.sqrt(2) * float(design.row_norms.max())
     while True:
-        found = minimise(
+        found = newton_minimise(
             design, objective, np.array([ridge]), U[None], target=0.5, max_iter=60,
             keep=keep, intercept=free,
         )  # fmt: skip
@@ -275,7 +280,7 @@ def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None)
     )  # fmt: skip
 
 
-def _smallest_curvature(design: Design, objective: SoftmaxObjective, found: Minimum) -> float:
+def _smallest_curvature(design: Design, objective: SoftmaxObjective, found: NewtonMinimum) -> float:
     """μ of ∂²f at the minimum found: of the whole matrix where it is small, else by Lanczos."""
     (_, r, d), bend = found.U.shape, objective.curvature(found.evaluation, np.float64)
     if r * d <= _DENSE:

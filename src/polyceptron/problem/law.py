@@ -71,10 +71,11 @@ class Hats:
 
 
 class Decay(NamedTuple):
-    """p and, where it has a closed form, C of ε ≈ C α^(−p) for plentiful data."""
+    """p and, where it has a closed form, C of ε ≈ ε₀ + C α^(−p) for plentiful data."""
 
     exponent: float
     constant: float | None = None
+    consistent: bool = True  # whether ε₀ is the error of the teacher itself
 
 
 class RowEstimate(NamedTuple):

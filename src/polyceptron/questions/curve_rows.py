@@ -50,7 +50,13 @@ def curve_parts(
 def with_scores(
     teacher: AnyTeacher, student: Student, rows: Iterable[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The rows with scores at their laws; none without data, or where fields have no scale."""
+    """The rows with scores at their laws; none without data, or where fields have no scale.
+
+    Rows of classes that are not alike have their scores already: the law of their fields is no
+    triple (m, q, V) of numbers.
+    """
+    if not student.spec.alike(teacher):
+        return list(rows)
     found = []
     for row in rows:
         m, q, V = (float(row.get(name, math.nan)) for name in ("m", "q", "V"))

@@ -62,9 +62,9 @@ from polyceptron.solve.minimise import Place, Trial, minimise
 from polyceptron.theory.bayes.biased import biased_bayes
 from polyceptron.theory.erm.unequal_classes import (
     PopulationPoint,
-    default_tolerance,
     matrix_problem,
     population_point,
+    population_tolerance,
 )
 
 _SEEDS = 31, 37  # of a floor, of a shift
@@ -389,7 +389,9 @@ class _CostOfWeights:
     def tolerance(self) -> float:
         """The tolerance of each fixed point."""
         unweighted = replace(self.spec, ridge=1.0)
-        return default_tolerance(matrix_problem(self.population, unweighted, self.alpha), self.tol)
+        return population_tolerance(
+            matrix_problem(self.population, unweighted, self.alpha), self.tol
+        )
 
     def weights(self, log_weights: Array) -> Array:
         """The weights (k,), with mean 1 over samples."""

@@ -9,7 +9,7 @@ from tests.fits import run_erm
 import polyceptron as pc
 from polyceptron.data.stored_designs import open_design
 from polyceptron.fit import separation as maximum_likelihood
-from polyceptron.fit.solvers.newton import minimise
+from polyceptron.fit.solvers.newton import newton_minimise
 from polyceptron.fit.solvers.objectives import SoftmaxObjective
 
 
@@ -64,7 +64,7 @@ def test_the_curvature_is_that_of_the_loss(k):
     X, y, _ = pc.Teacher(k, noise="flips:0.2").sample(80, 6, seed=0)
     design, objective = open_design(X), SoftmaxObjective(y, k)
     start = np.random.default_rng(0).standard_normal((1, k - 1, 6))
-    found = minimise(design, objective, np.ones(1), start, target=1e-2)
+    found = newton_minimise(design, objective, np.ones(1), start, target=1e-2)
     U, h = found.U[0], 1e-5
 
     def slope(u):

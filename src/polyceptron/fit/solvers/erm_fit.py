@@ -31,7 +31,7 @@ from polyceptron.data.checks import Samples, Units
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.fit.solvers.intercept import Intercept, size_of
-from polyceptron.fit.solvers.newton import distances, minimise
+from polyceptron.fit.solvers.newton import distances, newton_minimise
 from polyceptron.fit.solvers.objectives import EPS, Evaluation, LossObjective, Objective
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.problem.losses import Loss
@@ -217,7 +217,7 @@ def fit_newton(
             if (found := kept.get(str(r), start)) is not None:
                 U[:] = (found @ basis).T
         before = design.passes
-        minimum = minimise(
+        minimum = newton_minimise(
             design, objective, np.array(block), begin, target=tol, max_iter=_MAX_ITER,
             keep=partial(keep, block), intercept=samples.intercept,
         )  # fmt: skip

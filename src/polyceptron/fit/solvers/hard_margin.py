@@ -62,7 +62,7 @@ from polyceptron.data.design import Design, weights_or_ones
 from polyceptron.errors import ComputationFailed
 from polyceptron.fit.solvers.erm_fit import ERMFit, Separation, fit_at, stopped
 from polyceptron.fit.solvers.intercept import Intercept, pulls_of, size_of
-from polyceptron.fit.solvers.newton import Minimum, directions, minimise
+from polyceptron.fit.solvers.newton import NewtonMinimum, directions, newton_minimise
 from polyceptron.fit.solvers.objectives import EPS, Evaluation, HingeObjective, sum_rounding
 from polyceptron.numerics import Array
 from polyceptron.problem.losses import Loss
@@ -267,7 +267,7 @@ def separate(
         while state["turn"] < 30 and not close and stalled < _PATIENCE:
             hinge = HingeObjective(loss, y, state["multipliers"], state["penalty"])
             rough = max(10.0 ** (-2 - min(state["turn"], 7)), 1e-14 * hinge.penalty)
-            found = minimise(
+            found = newton_minimise(
                 design, hinge, np.ones(1), state["U"][None], target=rough, max_iter=40, keep=keep,
                 direct=partial(active_set_step, seen, hinge, free), intercept=free,
             )  # fmt: skip
@@ -319,7 +319,7 @@ def separate(
 
 
 def _from_gap(
-    design: Design, hinge: HingeObjective, found: Minimum, free: Intercept | None
+    design: Design, hinge: HingeObjective, found: NewtonMinimum, free: Intercept | None
 ) -> _Certified | None:
     """U made feasible, with its duality gap; None while some sample is on the wrong side."""
     U, Z, multipliers = found.U[0], found.Z[0], found.evaluation.source[0]
@@ -381,7 +381,7 @@ def _fit_one(
         objective = HingeObjective(loss, y, alpha, penalty, samples.weights)
         rough = max(10.0 ** (-2 - turn), 1e-8 if free is None else 1e-12)
         try:
-            at = minimise(
+            at = newton_minimise(
                 design, objective, np.array([ridge]), U[None], target=rough, max_iter=40,
                 intercept=free,
             )  # fmt: skip

@@ -189,7 +189,7 @@ def line_search(
 
 
 @dataclass(frozen=True)
-class Minimum:
+class NewtonMinimum:
     """U (L, r, d), its fields Z (L, r, n), the evaluation there, and what was reached (L,).
 
     The gradient's norm and rounding, a bound on the distance to the minimum, and whether that is
@@ -207,11 +207,11 @@ class Minimum:
     interrupted: bool = False
 
 
-def minimise(
+def newton_minimise(
     design: Design, objective: Objective, ridges: Array, start: Array, *, target: float,
     direct: Direction | None = None, max_iter: int = 100,
     keep: Callable[[Array], None] | None = None, intercept: Intercept | None = None,
-) -> Minimum:  # fmt: skip
+) -> NewtonMinimum:  # fmt: skip
     """Minimise from `start` (L, r, d) at each λ until ‖gradient‖ ≤ target·λ‖U‖, rounding included.
 
     Strong convexity then gives ‖U − Û‖ ≤ target·‖U‖. `direct` replaces conjugate gradients where
@@ -227,7 +227,7 @@ def minimise(
             raise
         unknown, no = np.full(len(U), np.nan), np.zeros(len(U), dtype=bool)
         here = objective.evaluate(at.Z)
-        return Minimum(U, at.Z, here, unknown, unknown, unknown, at.count, no, True)
+        return NewtonMinimum(U, at.Z, here, unknown, unknown, unknown, at.count, no, True)
 
 
 def distances(
@@ -268,7 +268,7 @@ class _Newton:
             self.first = norms(self.design.back(self.objective.evaluate(Z).residual))
         self.count, self.limit = np.zeros(len(U), np.int64), np.full(len(U), self.max_iter)
 
-    def minimum(self) -> Minimum:
+    def minimum(self) -> NewtonMinimum:
         """Descents, each followed by fresh fields: those of the way are updated along it."""
         every = np.arange(len(self.U))
         for stage in range(4):
@@ -282,14 +282,14 @@ class _Newton:
             self.Z = self.design.fields(self.U)
         rounding, distance, enough = self.certificate(every, here, G)
         met = distance <= enough
-        found = Minimum(self.U, self.Z, here, norm, rounding, distance, self.count, met)
+        found = NewtonMinimum(self.U, self.Z, here, norm, rounding, distance, self.count, met)
         return found if met.all() or self.max_iter == 0 else self.zero_where_minimal(found)
 
     def certificate(self, index: Labels, here: Evaluation, G: Array) -> tuple[Array, Array, Array]:
         own = self.design, self.objective, self.intercept, self.ridges[index]
         return distances(*own, self.U[index], self.Z[index], here, G, self.target)
 
-    def zero_where_minimal(self, found: Minimum) -> Minimum:
+    def zero_where_minimal(self, found: NewtonMinimum) -> NewtonMinimum:
         """U = 0 where the gradient there is no more than rounding: no relative bound can be met."""
         at = replace(self, U=np.zeros_like(self.U), max_iter=0).minimum()
         chosen = np.flatnonzero(~found.converged & (at.gradient_norm <= at.rounding))

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from polyceptron.checks import DEFAULT_RIDGE, check_ridge
 from polyceptron.errors import InvalidInput
+from polyceptron.numerics.special import boundary_density
 from polyceptron.problem.law import Decay
 from polyceptron.problem.losses import Loss, as_loss
 from polyceptron.problem.populations import AnyTeacher
 from polyceptron.problem.registry import Parsed
 from polyceptron.problem.specs.base import Estimator, Row
+from polyceptron.problem.specs.erm import ERM
+
+
+def _all_samples_decay(teacher: AnyTeacher, angle_squared: float) -> Decay:
+    """The decay of a student with θ² ≈ `angle_squared`/α, to which all samples contribute.
+
+    Smooth noise: the excess is quadratic in θ, p = 1. Sharp boundaries of density B_k, with a share
+    kg of guessed labels: ε − ε₀ ≈ (1 − kg) B_k θ/π, p = 1/2. The angle is that of isotropic
+    features; others have the same p.
+    """
+    channel = teacher.channel
+    k = teacher.n_classes
+    if channel.width(0.0) > 0:
+        return Decay(1.0)
+    if not teacher.features.isotropic:
+        return Decay(0.5)
+    share_that_follows_the_rule = 1 - k * channel.guess(k)
+    theta = math.sqrt(angle_squared)
+    return Decay(0.5, share_that_follows_the_rule * boundary_density(k) * theta / math.pi)
 
 
 @dataclass(frozen=True)
@@ -67,6 +90,18 @@ class OneVsRest(RidgeRule):
         plain = self.loss.name == "cross-entropy"
         return "one-vs-rest" if plain else f"one-vs-rest[{self.loss.name}]"
 
+    def decay(self, teacher: AnyTeacher) -> Decay | None:
+        """Two classes: that of the loss. Of more, none can be separated from the rest: θ² ∝ 1/α.
+
+        A loss with kinks may have its least risk at weights 0, from which nothing follows.
+        """
+        if teacher.n_classes == 2:
+            ridge = self.ridge if isinstance(self.ridge, str) else 2 * self.ridge
+            return ERM(self.loss, ridge).decay(teacher)
+        if self.loss.coordinates.jumps:
+            return None
+        return Decay(1.0 if teacher.channel.width(0.0) > 0 else 0.5)
+
 
 @dataclass(frozen=True)
 class DiscriminantAnalysis(RidgeRule):
@@ -90,7 +125,9 @@ class DiscriminantAnalysis(RidgeRule):
     explicit = True
 
     def decay(self, teacher: AnyTeacher) -> Decay | None:
-        return None if self.ridge == "optimal" else Decay(0.5 if teacher.channel.noiseless else 1.0)
+        """1/τ² → σ²/(αc²) with σ² = 1/k − c², as for least squares, at any ridge."""
+        c = teacher.channel.signal(teacher.n_classes)
+        return _all_samples_decay(teacher, (1 / teacher.n_classes - c**2) / c**2)
 
 
 @dataclass(frozen=True)
@@ -104,4 +141,14 @@ class ClassMeans(Estimator):
     explicit = True
 
     def decay(self, teacher: AnyTeacher) -> Decay | None:
-        return Decay(0.5 if teacher.channel.noiseless else 1.0)
+        """1/τ² = 1/(αkc²): r²/(αkE²) without noise, with E the mean of the largest of k normals.
+
+        Where the teacher's signal has unequal variances s, class means are Σ times its weights, at
+        an angle that no number of samples closes.
+        """
+        features = teacher.features
+        seen = features.eigenvalues[features.signal * features.fraction > 0]
+        if np.ptp(seen) > 0:
+            return Decay(1.0, consistent=False)
+        c = teacher.channel.signal(teacher.n_classes)
+        return _all_samples_decay(teacher, 1 / (teacher.n_classes * c**2))

@@ -27,7 +27,7 @@ from polyceptron.rows import Status, make_row
 from polyceptron.sides.fresh_scores import N_BINS, Fresh, binned
 from polyceptron.sides.matrix.fields import FieldsOrder, MatrixFields, MatrixProblem
 from polyceptron.sides.matrix.graph import LAST_LEVEL, GraphFields
-from polyceptron.sides.matrix.loop import Anderson, Solved, matrix_rounds, start, unpack
+from polyceptron.sides.matrix.loop import Anderson, Fields, Solved, matrix_rounds, start, unpack
 from polyceptron.sides.scores import FieldsLaw, TeacherFields, leading_nodes, population_scores
 from polyceptron.solve.minimise import Place, Trial, minimise
 from polyceptron.theory.separability import loss_at_ridge
@@ -141,19 +141,38 @@ def population_point(
     if spec.ridge == "optimal":
         return _at_best_ridge(population, spec, alpha, tol, target)
     problem = matrix_problem(population, spec, alpha)
-    return solved_point(problem, default_tolerance(problem, tol))
+    return solved_point(problem, population_tolerance(problem, tol))
 
 
-def default_tolerance(problem: MatrixProblem, tol: float | None) -> float:
+def population_tolerance(problem: MatrixProblem, tol: float | None) -> float:
     """The tolerance on the error, by default 1e-6, or 1e-3 where averages are sampled."""
     return check_tolerance(tol, 1e-3 if problem.sampled else 1e-6)
 
 
 def solved_point(problem: MatrixProblem, tol: float, theta: Array | None = None) -> PopulationPoint:
-    """The fixed point of both sides, from θ near by if it is given."""
+    """The fixed point of both sides, from θ near by if it is given.
+
+    It is not converged where Q or V became singular on the way.
+    """
     if theta is None:
         theta = start(problem)
-    return (_sampled if problem.sampled else _refined)(problem, theta, tol)
+    try:
+        if problem.sampled:
+            return _sampled(problem, theta, tol)
+        return _refined(problem, theta, tol)
+    except np.linalg.LinAlgError:
+        return _unsolved(problem, tol)
+
+
+def _unsolved(problem: MatrixProblem, tol: float) -> PopulationPoint:
+    """A point without numbers, at the law from which the search started."""
+    theta = start(problem)
+    law = unpack(problem, theta)
+    if problem.sampled:
+        fields: Fields = MatrixFields.drawn(problem, _least_points(problem), 1)
+    else:
+        fields = GraphFields(problem, law, 0)
+    return _point(problem, Solved(law, theta, fields(law), False, fields), tol)
 
 
 def matrix_problem(population: Population, spec: ERM, alpha: float) -> MatrixProblem:
@@ -229,7 +248,7 @@ class _ErrorOfRidge:
     @property
     def tolerance(self) -> float:
         problem = matrix_problem(self.population, replace(self.spec, ridge=1.0), self.alpha)
-        return default_tolerance(problem, self.tol)
+        return population_tolerance(problem, self.tol)
 
     def __call__(self, ridge: float) -> Trial:
         try:
@@ -244,7 +263,7 @@ class _ErrorOfRidge:
         return Trial(getattr(point, self.name_of_value), answer=point)
 
     def _solved(self, problem: MatrixProblem, ridge: float) -> PopulationPoint:
-        tol = _FIXED_POINT_SHARE * default_tolerance(problem, self.tol)
+        tol = _FIXED_POINT_SHARE * population_tolerance(problem, self.tol)
         if self.known and not problem.loss.scale_free:
             here = math.log(max(ridge, _NO_RIDGE))
             nearest = min(self.known, key=lambda other: abs(other - here))
