@@ -71,7 +71,10 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     os.close(handle)
     temporary = Path(name)
     try:
-        write(temporary)
+        try:
+            write(temporary)
+        except OSError as error:  # a full disk, which names the temporary file or none
+            raise InvalidInput(f"cannot write {str(path)!r}: {_reason(error)}") from error
         if _destination(Path(path)) != target:  # writing may take minutes
             raise InvalidInput(f"cannot write {str(path)!r}: it was replaced by a link meanwhile")
         os.umask(umask := os.umask(0))

@@ -35,7 +35,7 @@ from polyceptron.report.figures import erm_figures as erm
 from polyceptron.report.figures import figure_spec as spec
 from polyceptron.report.figures import mixture_figures as mixed
 from polyceptron.report.figures import noisy_figures as noisy
-from polyceptron.report.pictures.matplotlib_figure import save_figure
+from polyceptron.report.pictures.matplotlib_figure import check_drawing, save_figure
 from polyceptron.report.pictures.parts import as_html, as_plain
 from polyceptron.rows import error_column, tidy
 from polyceptron.version import VERSION
@@ -210,7 +210,9 @@ def make_figures(
     Each leaves NAME.pdf, NAME.png, NAME.csv and NAME.toml; the gallery is index.html, the z of
     every symbol agreement.csv. What was computed is in `computed`, where a stopped run resumes.
     """
-    figures, profile, folder = choose_figures(names), spec.as_profile(profile), make_folder(out)
+    figures, profile = choose_figures(names), spec.as_profile(profile)
+    check_drawing()
+    folder = make_folder(out)
     asked = [one for figure in figures for one in figure.computations(profile)]
     with shown(progress, "lines and laws") as tell:
         count = workers or joblib.cpu_count()
