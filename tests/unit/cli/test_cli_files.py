@@ -42,7 +42,8 @@ FILES = ("--data", "X.npy", "--labels", "y.npy")
 def test_weights_and_report_of_a_fit(folder):
     told = call("fit", *FILES, "--ridge", "0.5", "--json")
     assert told.exit_code == 0, told.output
-    weights, report = np.load("weights.npy"), json.loads((folder / "weights.json").read_text())
+    weights = np.load("weights.npy")
+    report = json.loads((folder / "weights.report.json").read_text())
     X, y = np.load("X.npy"), np.load("y.npy")
     np.testing.assert_allclose(weights, pc.fit_erm(X, y, ridge=0.5).weights, rtol=1e-6, atol=1e-8)
     assert (report["status"], report["n_samples"], report["dimension"]) == ("ok", 300, 40)
@@ -53,7 +54,7 @@ def test_standardised_weights_are_those_of_the_features_as_they_are(folder):
     X, y = np.load("X.npy").astype(float), np.load("y.npy")
     told = call("fit", *FILES, "--ridge", "0.5", "--standardise", "--out", "w.npy")
     assert told.exit_code == 0, told.output
-    weights, report = np.load("w.npy"), json.loads((folder / "w.json").read_text())
+    weights, report = np.load("w.npy"), json.loads((folder / "w.report.json").read_text())
     inside = pc.fit_erm((X - X.mean(0)) / X.std(0), y, ridge=0.5).weights
     np.testing.assert_allclose(weights, inside / X.std(0)[:, None], rtol=1e-5, atol=1e-7)
     fields = X @ weights / np.sqrt(40) + report["offset"]
@@ -66,7 +67,7 @@ def test_standardised_weights_are_those_of_the_features_as_they_are(folder):
 def test_message_passing_on_files_and_on_sparse_ones(folder):
     told = call("amp", *FILES, "--standardise", "--noise", "gaussian:0.2", "--checkpoint", "c.npz")
     assert told.exit_code == 0, told.output
-    report = json.loads((folder / "weights.json").read_text())
+    report = json.loads((folder / "weights.report.json").read_text())
     assert report["status"] == "ok"
     assert report["residual"] < 1e-8
     assert (folder / "c.npz").exists()

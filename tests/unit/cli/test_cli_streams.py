@@ -161,11 +161,13 @@ def test_a_full_device_is_named_and_messages_do_not_matter(stream):
     [
         (*CURVE, "--plot", "plot.pdf"),
         ("plot", "rows.csv", "--out", "plot.pdf"),
+        ("data", "t.csv", "--target", "label", "--html", "t.html"),
         ("figures", "--out", "pictures"),
     ],
 )
 def test_a_wrong_matplotlib_is_found_before_anything_is_computed(folder, arguments):
     (folder / "rows.csv").write_text("alpha,generalisation_error\n1,0.25\n2,0.2\n")
+    (folder / "t.csv").write_text("a,label\n" + "1,x\n2,y\n" * 10)
     ended = start(*arguments, environment={"MPLBACKEND": "nope"})
     assert (ended.returncode, ended.stdout) == (2, b"")
     said = ended.stderr.decode()

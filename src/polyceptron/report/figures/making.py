@@ -220,7 +220,7 @@ def make_figures(
     written = list[Path]()
     for figure in figures:
         table = tidy(row for one in figure.computations(profile) for row in computed[one.key])
-        csv, toml, *drawn = (folder / f"{figure.name}.{k}" for k in ("csv", "toml", "pdf", "png"))
+        csv, toml, *drawn = _files_of(figure, folder)
         write_csv(table, csv)
         write_text(toml, figure.toml(profile))
         picture = figure.draw(table)
@@ -231,6 +231,17 @@ def make_figures(
     present = [figure for name, figure in FIGURES.items() if (folder / f"{name}.png").exists()]
     write_text(folder / "index.html", gallery_html(present))
     return [*written, folder / "agreement.csv", folder / "index.html"]
+
+
+def files_of_figures(folder: Path, names: Sequence[str] = ()) -> list[Path]:
+    """What `make_figures` writes for these names (all for none), computations left aside."""
+    of_each = [path for figure in choose_figures(names) for path in _files_of(figure, folder)]
+    return [*of_each, folder / "agreement.csv", folder / "index.html"]
+
+
+def _files_of(figure: spec.FigureSpec, folder: Path) -> list[Path]:
+    """Table, specification and pictures of one figure."""
+    return [folder / f"{figure.name}.{ending}" for ending in ("csv", "toml", "pdf", "png")]
 
 
 def read_agreement(folder: Path) -> pd.DataFrame:
