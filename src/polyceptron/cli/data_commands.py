@@ -239,13 +239,15 @@ def data(
     found = read_samples(table, target, drop or (), keep or (), missing)
     with waiting(f"reading {table.name}") as update:
         measured = measure(found, seed=seed, twins=twins, progress=update)
-    if html is not None and beside is not None:
-        write_text(html, report_html(measured))
-        write_text(beside, report_json(measured))
-    if as_json:
-        sys.stdout.write(report_json(measured, only_ascii=True))
-    else:
-        sys.stdout.write(report_text(measured))
+    try:
+        if html is not None and beside is not None:
+            write_text(html, report_html(measured))
+            write_text(beside, report_json(measured))
+    finally:  # also where the page cannot be written
+        if as_json:
+            sys.stdout.write(report_json(measured, only_ascii=True))
+        else:
+            sys.stdout.write(report_text(measured))
     if html is not None:
         say(f"page in {html}, numbers in {beside}")
 

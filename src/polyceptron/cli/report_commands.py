@@ -226,13 +226,11 @@ def plot(
 
     tables = [read_table(path).assign(table=i) for i, path in enumerate(sources)]
     table = select_rows(pd.concat(tables, ignore_index=True), where)
-    if out is None:
-        target = Path(sources[0].stem + ".pdf")
-        check_unnamed(target, overwrite)
-    else:
-        target = out
+    target = Path(sources[0].stem + ".pdf") if out is None else out
     matplotlib_figure.check_figure_path(target)
     check_outputs(target, inputs=sources)
+    if out is None:
+        check_unnamed(target, overwrite)
     picture = curves_picture(table, x, y, log_x=log_x, log_y=log_y)
     matplotlib_figure.save_figure(matplotlib_figure.render_matplotlib(picture), target)
     say(f"drawn in {target}")

@@ -215,6 +215,16 @@ def test_a_full_disk_names_the_weights_and_the_store(folder, arguments, name):
     assert re.match(rf"polyceptron: cannot (write|create the store) '(.*/)?{name}': ", last)
 
 
+def test_a_page_that_cannot_be_written_is_still_told(folder):
+    rows = "".join(f"{i % 7},{i % 3},{'xy'[i % 2]}\n" for i in range(40))
+    (folder / "t.csv").write_text("a,b,label\n" + rows)
+    ended = start("data", "t.csv", "--target", "label", "--html", "t.html", file_bytes=2000)
+    assert ended.returncode == 2
+    assert ended.stderr.endswith(b"polyceptron: cannot write 't.html': File too large\n")
+    assert b"40 samples of 2 features in 2 classes" in ended.stdout
+    assert not (folder / "t.report.json").exists()
+
+
 def test_a_fit_is_kept_where_its_checkpoint_cannot_be_written(folder):
     arguments = ("fit", "--data", "X.npy", "--labels", "y.npy", "--json")
     plain = start(*arguments, "--out", "plain.npy")

@@ -201,7 +201,11 @@ def save_figure(figure: Any, path: str | Path) -> None:
         metadata = {"Creator": "polyceptron", "CreationDate": None}
     elif kind == "svg":
         metadata = {"Date": None}
-    drawn = io.BytesIO()  # on a full disk matplotlib fails inside its own clean-up
-    with style():
-        figure.savefig(drawn, format=kind, metadata=metadata)
-    write_atomically(target, lambda path: path.write_bytes(drawn.getvalue()))
+
+    def write_picture(place: Path) -> None:
+        drawn = io.BytesIO()  # on a full disk matplotlib would fail inside its own clean-up
+        with style():
+            figure.savefig(drawn, format=kind, metadata=metadata)
+        place.write_bytes(drawn.getvalue())
+
+    write_atomically(target, write_picture)
