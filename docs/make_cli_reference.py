@@ -19,7 +19,12 @@ Every command and option of `polyceptron`, as the program states them (these pag
 by `docs/make_cli_reference.py`). A number in a table is whole at 80 columns: a table leaves out
 columns rather than digits, and `--json` and `--csv` have all of them. What takes longer than two
 seconds says on standard error what it is doing. Exit codes: 0 done, 1 the computation failed or a
-check is off, 2 the input is wrong (one sentence says how), 130 stopped.
+check is off, 2 the input is wrong or a file cannot be written (one sentence says how), 130 stopped,
+141 the reader of the output has gone, as `head` does when it has enough.
+
+A file whose name you give is replaced. One whose name follows from another, or is a default, is
+replaced only if polyceptron made it; otherwise the command ends before any work, unless you give
+`--overwrite`. Where a terminal's encoding lacks α or ±, tables and help have `alpha` and `+-`.
 
 Completion of commands, options and registered names is installed once for bash, zsh, fish or
 PowerShell by `polyceptron --install-completion`; then press Tab after `polyceptron curve --noise`.

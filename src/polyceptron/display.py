@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import fields
 from typing import Any, TypeVar
@@ -101,6 +101,16 @@ def steps(
         _heard.set(heard)
 
 
+def say(text: str) -> None:
+    """Write one line on standard error; nobody is told where that is closed or full.
+
+    A daemon or a program without a terminal may have no standard error at all.
+    """
+    if sys.stderr is not None:
+        with suppress(OSError):
+            sys.stderr.write(f"{text}\n")
+
+
 @contextmanager
 def waiting(message: str) -> Iterator[Callable[[str], None]]:
     """Show `message` while the block runs, with the share done and the time left once known.
@@ -108,7 +118,7 @@ def waiting(message: str) -> Iterator[Callable[[str], None]]:
     The function that is given changes the message. On a terminal one line is rewritten; elsewhere
     there is a line after two seconds, and one every half minute.
     """
-    said, share, begin, stream = [message], [0.0], time.monotonic(), sys.stderr
+    said, share, begin = [message], [0.0], time.monotonic()
 
     def line() -> str:
         if not 0.01 < share[0] < 0.995:  # of less nobody can tell the rest
@@ -119,7 +129,7 @@ def waiting(message: str) -> Iterator[Callable[[str], None]]:
     def repeat() -> None:
         pause = PATIENCE
         while not over.wait(pause):
-            stream.write(f"{line()} ...\n")
+            say(f"{line()} ...")
             pause = LINE_SECONDS
 
     def change(text: str) -> None:
@@ -132,7 +142,7 @@ def waiting(message: str) -> Iterator[Callable[[str], None]]:
 
     token = _heard.set((tell, 0.0, 1.0))
     try:
-        if stream.isatty():
+        if sys.stderr is not None and sys.stderr.isatty():
             from rich.console import Console
 
             with Console(stderr=True).status(message) as status:

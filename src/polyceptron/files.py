@@ -78,7 +78,7 @@ def write_together(writers: Mapping[Path, Callable[[Path], object]]) -> None:
         for path, write in writers.items():
             draft = _Draft.beside(path)
             drafts.append(draft)
-            write(draft.temporary)
+            draft.fill(write)
         for draft in drafts:
             draft.check_place()
         for draft in drafts:
@@ -106,6 +106,13 @@ class _Draft:
             raise InvalidInput(f"cannot write {str(path)!r}: {error.strerror}") from None
         os.close(handle)
         return cls(path, target, Path(name))
+
+    def fill(self, write: Callable[[Path], object]) -> None:
+        """Write the content; a full disk is an error message that names the file asked for."""
+        try:
+            write(self.temporary)
+        except OSError as error:
+            raise InvalidInput(f"cannot write {str(self.path)!r}: {_reason(error)}") from error
 
     def check_place(self) -> None:
         """Raise if the place was taken by something else: writing may take minutes."""

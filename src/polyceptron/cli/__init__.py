@@ -1,8 +1,9 @@
 """The command line: parse, call, print. Nothing is computed here.
 
-Exit codes: 0 done, 1 the computation failed or a check is off, 2 the input is wrong, 130 stopped.
-What the commands share is in `options`. Heavy imports stay inside the commands, so that
-`polyceptron --help` answers at once.
+Exit codes: 0 done, 1 the computation failed or a check is off, 2 the input is wrong or a file
+cannot be written, 130 stopped, 141 the reader of the output has gone (as `head` does).
+What the commands share is in `options`, what becomes of the standard streams in `streams`. Heavy
+imports stay inside the commands, so that `polyceptron --help` answers at once.
 """
 
 import inspect
@@ -12,7 +13,7 @@ from typing import Any
 
 import typer
 
-from polyceptron.cli import data_commands, report_commands, theory_commands
+from polyceptron.cli import data_commands, report_commands, streams, theory_commands
 from polyceptron.cli.options import Command, CommandGroup, Stopped
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.version import VERSION
@@ -45,28 +46,36 @@ for module in (theory_commands, data_commands, report_commands):
 
 def main() -> None:
     """Run the command line; every failure ends in one error message and an exit code."""
+    with streams.standard_streams():
+        sys.exit(_run(sys.argv[1:] or ["--help"]))
+
+
+def _run(arguments: list[str]) -> int:
+    """Run one command and return its exit code."""
     try:
-        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
+        code = app(arguments, standalone_mode=False)
+        sys.stdout.flush()
+        return code or 0
     except UsageError as error:
         path = error.ctx.command_path if error.ctx else "polyceptron"
         text = error.format_message().rstrip(".")
         text = _TYPED.sub(lambda m: f"{m[1]} takes a {'whole ' * bool(m[2])}number", text)
-        _fail(f"{text}; see {path} --help", 2)
+        return _fail(f"{text}; see {path} --help", 2)
     except InvalidInput as error:
-        _fail(error, 2)
+        return _fail(error, 2)
     except Stopped:
-        _fail("stopped", 130)
+        return _fail("stopped", 130)
     except ComputationFailed as error:
-        _fail(error, 1)
+        return _fail(error, 1)
     except MemoryError as error:
-        _fail(f"not enough memory: {error}" if str(error) else "not enough memory", 1)
-    except BrokenPipeError:  # the reader of our output went away, as `head` does
-        sys.stderr.close()
-        sys.exit(0)
+        return _fail(f"not enough memory: {error}" if str(error) else "not enough memory", 1)
+    except streams.ReaderGone:
+        return streams.READER_GONE_CODE
     except OSError as error:
-        _fail(error, 2)
+        return _fail(streams.failure_sentence(error), 2)
 
 
-def _fail(reason: object, code: int) -> None:
+def _fail(reason: object, code: int) -> int:
+    """Say on standard error why the command ends, and return its exit code."""
     print(f"polyceptron: {reason}", file=sys.stderr)  # noqa: T201
-    sys.exit(code)
+    return code

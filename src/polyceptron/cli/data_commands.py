@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from polyceptron.cli import options
-from polyceptron.cli.options import Output, option, say, setting
-from polyceptron.display import parse_numbers, steps, waiting
+from polyceptron.cli.options import Output, option, setting
+from polyceptron.cli.side_files import Overwrite, check_unnamed, choose_weights_file, report_beside
+from polyceptron.display import parse_numbers, say, steps, waiting
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs, write_text, write_together
 from polyceptron.rows import json_ready
@@ -26,7 +27,8 @@ REPORTED = ("n_samples", "dimension", "n_classes", "n_iter", "passes", "seconds"
 
 Data = Annotated[Path | None, option("Samples X (n, d): .npy, .npz (sparse), .zarr or .parquet.")]
 Labels = Annotated[Path | None, option("Labels 0, 1, ... (n,) of the samples: .npy.")]
-Out = Annotated[Path, option("Weights (d, k), as .npy; the report is a .json beside it.")]
+_OUT = "Weights (d, k), as .npy (default: weights.npy); their report is a .report.json beside them."
+Out = Annotated[Path | None, option(_OUT)]
 Standardise = Annotated[bool, option("Centre and scale features as read.", "--standardise")]
 CheckpointFile = Annotated[Path | None, option("Keep the fit here, and go on from it.")]
 Missing = Annotated[str, option("Missing values: refuse, fill (median, mode) or drop-rows.")]
@@ -54,7 +56,8 @@ def amp(
     standardise: Standardise = False,
     checkpoint: CheckpointFile = None,
     cluster: Cluster = None,
-    out: Out = Path("weights.npy"),
+    out: Out = None,
+    overwrite: Overwrite = False,
     as_json: options.Json = False,
     csv: options.Csv = None,
 ) -> None:
@@ -75,8 +78,9 @@ def amp(
 
     settings: dict[str, Any] = {"variances": variances, "tol": tol, "max_iter": max_iter}
     if data is not None or labels is not None:
+        chosen = choose_weights_file(out, overwrite)
         _run_on_files(
-            "message passing", posterior_mean.amp, data, labels, out, as_json, cluster,
+            "message passing", posterior_mean.amp, data, labels, chosen, as_json, cluster,
             standardise=standardise, prior=prior, noise=noise, model=model, features=features,
             n_classes=classes, checkpoint=checkpoint, **settings,
         )  # fmt: skip
@@ -109,7 +113,8 @@ def fit(
     tol: float = setting(1e-8, "Relative distance to the minimiser."),
     checkpoint: CheckpointFile = None,
     cluster: Cluster = None,
-    out: Out = Path("weights.npy"),
+    out: Out = None,
+    overwrite: Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
     """Fit a loss with a ridge to samples in files, which may be larger than memory.
@@ -128,6 +133,7 @@ def fit(
     value, *others = [ridge] if ridge == "auto" else list[Any](parse_numbers(ridge, "--ridge"))
     if others:
         raise InvalidInput(f"--ridge takes auto or one number, got {ridge!r}")
+    out = choose_weights_file(out, overwrite)
     settings: dict[str, Any] = {"standardise": standardise, "loss": estimator, "tol": tol}
     plain = data is not None and data.suffix in (".csv", ".tsv") and labels is None
     named = plain or target is not None
@@ -186,16 +192,17 @@ def _check_weights_file(
     absent = [f"{what} {str(p)!r}" for what, p in given.items() if p and not p.exists()]
     if absent:
         raise InvalidInput(f"cannot read {' and '.join(absent)}: there is no such file")
-    check_outputs(out, out.with_suffix(".json"), checkpoint, inputs=[data, labels, features])
+    check_outputs(out, report_beside(out), checkpoint, inputs=[data, labels, features])
 
 
 def _keep_report(report: dict[str, Any], name: str, data: Path, out: Path, as_json: bool) -> None:
     """Write weights and report, print the report."""
     import numpy as np
 
-    beside = out.with_suffix(".json")
+    beside = report_beside(out)
     weights = report.pop("weights")
-    text = json.dumps(json_ready(report), indent=2) + "\n"
+    content = {"made_by": "polyceptron", **json_ready(report)}
+    text = json.dumps(content, indent=2) + "\n"
     write_together(
         {
             out: lambda place: np.save(place, weights, allow_pickle=False),
@@ -217,27 +224,38 @@ def data(
     drop: list[str] | None = setting(None, "A column to leave out; may be given again."),
     keep: list[str] | None = setting(None, "One to use though it looks like dates or row numbers."),
     missing: Missing = "refuse",
-    html: Path | None = setting(None, "A page with pictures, and its numbers as .json beside it."),
+    html: Path | None = setting(None, "A page; its numbers are in a .report.json beside it."),
+    overwrite: Overwrite = False,
     as_json: bool = setting(False, "Print numbers and sentences.", "--json"),
     seed: int = setting(0, "Of the folds and the resampling.", min=0),
     twins: bool = setting(False, "Compare with Gaussian mixtures of their moments.", "--twins"),
 ) -> None:
     """One page about your own data: what they are, how well a linear rule does, what more would do.
 
-    Example: polyceptron data table.csv --target label --html report.html
+    Example: polyceptron data table.csv --target label --html page.html
     """
+    from polyceptron.pictures.matplotlib_figure import check_drawing
     from polyceptron.report.data.data_page import measure, report_html, report_json, report_text
     from polyceptron.report.data.reading import read_samples
 
-    beside = None if html is None else html.with_suffix(".json")
+    beside = None
+    if html is not None:
+        beside = report_beside(html)
+        check_drawing()
+        check_unnamed(beside, overwrite)
     check_outputs(html, beside, inputs=[table])
     found = read_samples(table, target, drop or (), keep or (), missing)
     with waiting(f"reading {table.name}") as update:
         measured = measure(found, seed=seed, twins=twins, progress=update)
-    if html is not None and beside is not None:
-        write_text(html, report_html(measured))
-        write_text(beside, report_json(measured))
-    sys.stdout.write(report_json(measured) if as_json else report_text(measured))
+    try:
+        if html is not None and beside is not None:
+            write_text(html, report_html(measured))
+            write_text(beside, report_json(measured))
+    finally:  # also where the page cannot be written
+        if as_json:
+            sys.stdout.write(report_json(measured, only_ascii=True))
+        else:
+            sys.stdout.write(report_text(measured))
     if html is not None:
         say(f"page in {html}, numbers in {beside}")
 

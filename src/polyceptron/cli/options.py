@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from polyceptron.display import parse_numbers, steps, waiting
+from polyceptron.cli.streams import shown_as
+from polyceptron.display import parse_numbers, say, steps, waiting
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs, write_atomically
 from polyceptron.rows import frame, json_ready
@@ -63,6 +64,9 @@ class NamesInHelp:
             if text and "{" in text:
                 # An empty tag keeps :A: what it is, not the picture of that name.
                 parameter.help = re.sub(r":(?=\w+:)", ":[b][/b]", escape(fill_names(text)))
+        for helped in (self, *self.get_params(ctx), *getattr(self, "commands", {}).values()):
+            if getattr(helped, "help", None):
+                helped.help = shown_as(helped.help)
         super().format_help(ctx, formatter)  # type: ignore[misc]
 
 
@@ -294,9 +298,16 @@ class Output(NamedTuple):
     def __call__(
         self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = (), **more: Any
     ) -> None:
-        """A table of `columns` (`more` as for `print_table`), or JSON; and a file if asked."""
+        """A table of `columns` (`more` as for `print_table`), or JSON; and a file if asked.
+
+        Rows whose file cannot be written are printed as JSON, so that they are not lost.
+        """
         if self.csv is not None:
-            write_atomically(self.csv, lambda path: frame(rows).to_csv(path, index=False))
+            try:
+                write_atomically(self.csv, lambda path: frame(rows).to_csv(path, index=False))
+            except (InvalidInput, OSError):
+                print_json(rows)
+                raise
         if self.as_json:
             print_json(rows)
         elif self.csv is None:
@@ -352,7 +363,7 @@ def print_table(
         return GAP.join(place[c](texts[c], widths[c]) for c in shown).rstrip()
 
     typer.secho(line({c: header(c) for c in shown}), bold=True)
-    typer.echo("─" * min(sum(widths[c] + len(GAP) for c in shown) - len(GAP), width))
+    typer.echo(shown_as("─") * min(sum(widths[c] + len(GAP) for c in shown) - len(GAP), width))
     for i, row in enumerate(rows):
         typer.echo(line({c: cells[c][i] for c in shown}))
         if below is not None and row.get(below) is not None:
@@ -369,7 +380,7 @@ def echo(text: str) -> None:
 
 def header(column: str) -> str:
     """What stands over a column."""
-    return HEADERS.get(column, column.replace("_", " "))
+    return shown_as(HEADERS.get(column, column.replace("_", " ")))
 
 
 def format_value(value: Any, column: str = "") -> str:
@@ -378,11 +389,6 @@ def format_value(value: Any, column: str = "") -> str:
         digits = ".1e" if "uncertainty" in column else ".4g" if "training" in column else ".6g"
         return f"{value:{digits}}"
     return "" if value is None or value != value else str(value)
-
-
-def say(text: str) -> None:
-    """One line on standard error."""
-    sys.stderr.write(text + "\n")
 
 
 def collect(

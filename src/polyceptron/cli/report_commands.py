@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from polyceptron.cli import options
-from polyceptron.cli.options import Output, echo, option, print_json, print_table, say, setting
-from polyceptron.display import describe_seconds, waiting
+from polyceptron.cli.options import Output, echo, option, print_json, print_table, setting
+from polyceptron.cli.side_files import Overwrite, check_figure_files, check_unnamed
+from polyceptron.display import describe_seconds, say, waiting
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs
 
@@ -214,6 +215,7 @@ def plot(
     where: list[str] = setting([], "Only such rows: ridge=1; repeatable.", metavar="COLUMN=VALUE"),
     log_x: bool | None = setting(None, "Scale across; else by the values.", "--log-x/--linear-x"),
     log_y: bool = setting(False, "A logarithmic scale up.", "--log-y"),
+    overwrite: Overwrite = False,
 ) -> None:
     """Draw any store or table: theory as lines, experiments as symbols with standard errors."""
     import pandas as pd
@@ -226,6 +228,8 @@ def plot(
     target = Path(sources[0].stem + ".pdf") if out is None else out
     matplotlib_figure.check_figure_path(target)
     check_outputs(target, inputs=sources)
+    if out is None:
+        check_unnamed(target, overwrite)
     picture = curves_picture(table, x, y, log_x=log_x, log_y=log_y)
     matplotlib_figure.save_figure(matplotlib_figure.render_matplotlib(picture), target)
     say(f"drawn in {target}")
@@ -236,6 +240,7 @@ def figures(
     only: list[str] = setting([], "One of {figures}; repeatable. Default: all.", "--only"),
     profile: str = setting("quick", "quick (minutes) or paper (hours)."),
     workers: int | None = setting(None, "Default: all processors.", min=1),
+    overwrite: Overwrite = False,
 ) -> None:
     """Compute and draw every figure, with the table and the specification behind each.
 
@@ -244,6 +249,7 @@ def figures(
     """
     from polyceptron.report.figures import making
 
+    check_figure_files(out, making.files_of_figures(out, only), overwrite)
     try:
         written = making.make_figures(out, only, profile, workers=workers, progress=True)
     except KeyboardInterrupt as stop:

@@ -76,8 +76,10 @@ def curve(
     )
     told = {row["branch"] for row in rows if row.get("branch")} - {"optimal"}
     columns = [c for c in COLUMNS if c not in shared and (c != "branch" or told)]
-    output(rows, columns, optional=OPTIONAL, title=title)
-    output.draw("curves_picture", drawn)
+    try:
+        output(rows, columns, optional=OPTIONAL, title=title)
+    finally:  # also where the reader of the rows has gone
+        output.draw("curves_picture", drawn)
     stopped()
 
 
@@ -116,15 +118,17 @@ def ridge(
     every = ridge_parts(teacher, student, alphas, values, tol, **asked)
     what = f"solving at {len(values)} ridges and the best one"
     rows, stopped = options.collect(every, len(alphas) * (1 + len({*values})), what)
-    rows.sort(key=lambda row: (row["alpha"], row["ridge"]))
-    output.draw("ridge_picture", rows)
-    rows = [row for row in rows if row["is_best"] or row["ridge"] in values]
+    drawn = sorted(rows, key=lambda row: (row["alpha"], row["ridge"]))
+    rows = [row for row in drawn if row["is_best"] or row["ridge"] in values]
     if output.in_words:
         rows = [{**row, "best": "*" if row["is_best"] else ""} for row in rows]
     title = options.describe_teacher(
         teacher, class_weight=class_weight, intercept=intercept, estimator=estimator
     )
-    output(rows, RIDGE_COLUMNS, optional=RIDGE_COLUMNS[6:9], title=title)
+    try:
+        output(rows, RIDGE_COLUMNS, optional=RIDGE_COLUMNS[6:9], title=title)
+    finally:  # also where the reader of the rows has gone
+        output.draw("ridge_picture", drawn)
     stopped()
 
 

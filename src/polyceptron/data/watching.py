@@ -5,14 +5,15 @@ as a `FitProgress`; to stop the fit it raises KeyboardInterrupt, as Ctrl-C does.
 
 A checkpoint is one .npz file of plain arrays: the state of each part of a fit under its name, and
 what problem it belongs to. It is written every so many seconds, at the end, and when the fit is
-interrupted. That X is the same is judged by the lengths of a thousand of its rows; tolerance and
-number of iterations may be others than before.
+interrupted; where it cannot be written, the fit goes on with a warning. That X is the same is
+judged by the lengths of a thousand of its rows; tolerance and number of iterations may be others
+than before.
 """
 
 import json
 import math
-import sys
 import time
+import warnings
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from polyceptron.display import say
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_readable, check_writable, write_atomically
 from polyceptron.rows import Status
@@ -107,6 +109,7 @@ class Checkpoint:
         }
         self._next = time.monotonic() + self.every
         self._part, self._others = "", State()
+        self._warned = False
 
     def load(self, part: str = "fit") -> State | None:
         """What was saved of a part, None where nothing is; an error message for another fit's."""
@@ -140,13 +143,27 @@ class Checkpoint:
         return state
 
     def save(self, state: Callable[[], State], part: str = "fit", *, now: bool = False) -> None:
-        """Write the state of a part, beside the others', if the time has come, or now."""
+        """Write the state of a part, beside the others', if the time has come, or now.
+
+        A fit goes on without its checkpoint where that cannot be written, with one warning.
+        """
         if self.path is None or (not now and time.monotonic() < self._next):
             return
+        try:
+            self._write(state(), part)
+        except (InvalidInput, OSError) as error:
+            if not self._warned:
+                self._warned = True
+                warnings.warn(f"{error}; the fit goes on, and is not kept there", stacklevel=2)
+        self._next = time.monotonic() + self.every
+
+    def _write(self, state: State, part: str) -> None:
+        """Write the state of a part, beside those of the others."""
+        assert self.path is not None
         if part != self._part:  # what the others have saved stays
             saved, own = self._read(), f"{part}/"
             self._part, self._others = part, {n: saved[n] for n in saved if not n.startswith(own)}
-        given = self._others | {f"{part}/{name}": value for name, value in state().items()}
+        given = self._others | {f"{part}/{name}": value for name, value in state.items()}
         given |= {"problem": json.dumps(self._problem), "lengths": self._lengths}
 
         def write(path: Path) -> None:
@@ -154,7 +171,6 @@ class Checkpoint:
                 np.savez(file, **given)
 
         write_atomically(self.path, write)
-        self._next = time.monotonic() + self.every
 
 
 class Watch:
@@ -220,7 +236,7 @@ class Watch:
             self.callback(self._last)
         if self.verbose and (now >= self._next_line or (whole and self.verbose > 1)):
             self._next_line = now + LINE_SECONDS
-            sys.stderr.write(f"{self._last}\n")
+            say(str(self._last))
 
 
 SILENT = Watch()

@@ -131,11 +131,7 @@ class LocalEngine(Engine):
     def _submit(self, task: Task) -> Any:
         """Hand a task to the pool, whose workers leave Ctrl-C to this process from their start."""
         if self._pool is None:
-            from joblib.externals.loky.process_executor import ProcessPoolExecutor
-
-            self._pool = ProcessPoolExecutor(
-                self._workers, initializer=_start_worker, initargs=(os.getpid(),)
-            )
+            self._pool = _open_pool(self._workers)
             resource_tracker.ensure_running()  # it unblocks the signal when it starts
         # A blocked signal stays blocked in what a process starts, and waits in the process itself.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -143,6 +139,20 @@ class LocalEngine(Engine):
             return self._pool.submit(attempt, self._runner, task)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _open_pool(workers: int) -> Any:
+    """Return a pool of processes; they share semaphores, which Linux keeps in /dev/shm."""
+    from joblib.externals.loky.process_executor import ProcessPoolExecutor
+
+    try:
+        return ProcessPoolExecutor(workers, initializer=_start_worker, initargs=(os.getpid(),))
+    except OSError as error:
+        raise ComputationFailed(
+            "cannot start worker processes: the system refused the semaphores that they share, "
+            f"on Linux files in the shared-memory folder '/dev/shm' ({error.strerror}): make it "
+            "writable, or compute elsewhere with --cluster"
+        ) from error
 
 
 def _start_worker(parent: int) -> None:

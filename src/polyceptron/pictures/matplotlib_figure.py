@@ -1,5 +1,6 @@
 """Pictures by matplotlib: for files, for notebooks, and on axes that a user already has."""
 
+import importlib
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -168,7 +169,19 @@ def check_figure_path(path: str | Path) -> Path:
     target = check_writable(path)
     if target.suffix.lower() not in (".pdf", ".png", ".svg"):
         raise InvalidInput(f"a plot ends in .pdf, .png or .svg, got {str(path)!r}")
+    check_drawing()
     return target
+
+
+def check_drawing() -> None:
+    """Raise if matplotlib does not start, as with an MPLBACKEND it does not know.
+
+    Call it before long work whose result is to be drawn.
+    """
+    try:
+        importlib.import_module("matplotlib")
+    except (ImportError, ValueError, OSError) as error:
+        raise InvalidInput(f"cannot draw: matplotlib does not start: {error}") from None
 
 
 def svg_text(picture: Picture) -> str:
@@ -183,6 +196,16 @@ def save_figure(figure: Any, path: str | Path) -> None:
     """Write a figure in one piece; a reader never sees half of it, and twice gives the same."""
     target = check_figure_path(path)
     kind = target.suffix.lstrip(".").lower()
-    metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind, {})
-    with style():
-        write_atomically(target, lambda p: figure.savefig(p, format=kind, metadata=metadata))
+    metadata: dict[str, str | None] = {}
+    if kind == "pdf":
+        metadata = {"Creator": "polyceptron", "CreationDate": None}
+    elif kind == "svg":
+        metadata = {"Date": None}
+
+    def write_picture(place: Path) -> None:
+        drawn = io.BytesIO()  # on a full disk matplotlib would fail inside its own clean-up
+        with style():
+            figure.savefig(drawn, format=kind, metadata=metadata)
+        place.write_bytes(drawn.getvalue())
+
+    write_atomically(target, write_picture)

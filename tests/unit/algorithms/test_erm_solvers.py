@@ -212,10 +212,10 @@ def test_units_of_the_features_only_rescale_the_weights(scale):
     [
         ({"y": [0, 1]}, "one label for each"),
         ({"y": [0, 1, 3]}, "between 0 and 2"),
-        ({"y": [0.0, 1.5, 2.0]}, "class indices"),
+        ({"y": [0.0, 1.5, 2.0]}, "continuous values"),
         ({"y": [1, 2, 2], "n_classes": None}, "class 0 has no samples"),
         ({"y": [0, 2, 2], "n_classes": None}, "class 1 has no samples"),
-        ({"y": [0, 0, 0], "n_classes": None}, "class 1 has no samples"),
+        ({"y": [0, 0, 0], "n_classes": None}, "one class only"),
         ({"X": [[1.0], [np.nan], [0.0]]}, "row 1 has NaN"),
         ({"X": [[1.0], [1.0], [1e200]]}, "row 2 has NaN, infinite or enormous"),
         ({"X": [1.0, 2.0, 3.0]}, "matrix"),

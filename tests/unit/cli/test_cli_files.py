@@ -44,7 +44,8 @@ FILES = ("--data", "X.npy", "--labels", "y.npy")
 def test_weights_and_report_of_a_fit(folder):
     told = call("fit", *FILES, "--ridge", "0.5", "--json")
     assert told.exit_code == 0, told.output
-    weights, report = np.load("weights.npy"), json.loads((folder / "weights.json").read_text())
+    weights = np.load("weights.npy")
+    report = json.loads((folder / "weights.report.json").read_text())
     X, y = np.load("X.npy"), np.load("y.npy")
     np.testing.assert_allclose(weights, pc.fit_erm(X, y, ridge=0.5).weights, rtol=1e-6, atol=1e-8)
     assert (report["status"], report["n_samples"], report["dimension"]) == ("ok", 300, 40)
@@ -55,7 +56,7 @@ def test_standardised_weights_are_those_of_the_features_as_they_are(folder):
     X, y = np.load("X.npy").astype(float), np.load("y.npy")
     told = call("fit", *FILES, "--ridge", "0.5", "--standardise", "--out", "w.npy")
     assert told.exit_code == 0, told.output
-    weights, report = np.load("w.npy"), json.loads((folder / "w.json").read_text())
+    weights, report = np.load("w.npy"), json.loads((folder / "w.report.json").read_text())
     inside = pc.fit_erm((X - X.mean(0)) / X.std(0), y, ridge=0.5).weights
     np.testing.assert_allclose(weights, inside / X.std(0)[:, None], rtol=1e-5, atol=1e-7)
     fields = X @ weights / np.sqrt(40) + report["offset"]
@@ -68,7 +69,7 @@ def test_standardised_weights_are_those_of_the_features_as_they_are(folder):
 def test_message_passing_on_files_and_on_sparse_ones(folder):
     told = call("amp", *FILES, "--standardise", "--noise", "gaussian:0.2", "--checkpoint", "c.npz")
     assert told.exit_code == 0, told.output
-    report = json.loads((folder / "weights.json").read_text())
+    report = json.loads((folder / "weights.report.json").read_text())
     assert report["status"] == "ok"
     assert report["residual"] < 1e-8
     assert (folder / "c.npz").exists()
@@ -176,7 +177,7 @@ def test_true_and_false_are_labels_at_the_shell(folder):
     for ridge in ("1", "auto"):
         told = call("fit", *FILES[:3], "labels.npy", "--ridge", ridge)
         assert told.exit_code == 0, told.output
-        assert json.loads((folder / "weights.json").read_text())["classes"] == [False, True]
+        assert json.loads((folder / "weights.report.json").read_text())["classes"] == [False, True]
 
 
 def save_sparse(path, **change):
@@ -232,15 +233,15 @@ def test_a_header_whose_shape_is_no_shape_is_a_sentence(folder):
 
 def test_weights_and_report_appear_together_or_not_at_all(folder, monkeypatch):
     """A report that cannot be written leaves no weights, and what was there before stays."""
-    np.save("weights.npy", np.arange(3.0))
-    (folder / "weights.json").write_text("before")
+    assert call("fit", *FILES).exit_code == 0
+    before = {name: (folder / name).read_bytes() for name in os.listdir()}
 
     def full(*given, **more):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr("pathlib.Path.write_text", full)
-        assert isinstance(call("fit", *FILES).exception, OSError)
-    assert sorted(os.listdir()) == ["X.npy", "weights.json", "weights.npy", "y.npy"]
-    assert np.load("weights.npy").tolist() == [0.0, 1.0, 2.0]
-    assert (folder / "weights.json").read_text() == "before"
+        failed = call("fit", *FILES, "--ridge", "3").exception
+    assert isinstance(failed, pc.InvalidInput)
+    assert "weights.report.json" in str(failed)
+    assert {name: (folder / name).read_bytes() for name in os.listdir()} == before

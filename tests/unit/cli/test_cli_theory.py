@@ -196,7 +196,7 @@ def test_a_failure_while_writing_leaves_the_old_file_whole(tmp_path, name, monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("pandas.DataFrame.to_csv", full)
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", full)
+    monkeypatch.setattr("pathlib.Path.write_bytes", lambda path, drawn: full(drawn, path))
     option = "--csv" if name.endswith("csv") else "--plot"
     code, _, err = run("curve", "-k", "2", "-a", "1", option, path)
     assert code == 2

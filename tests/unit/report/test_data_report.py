@@ -294,7 +294,8 @@ def test_the_command_writes_page_and_numbers(folder, monkeypatch, measured):
     assert result.exit_code == 0, result.output
     assert "150 samples of 4 features in 3 classes" in result.stdout
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    assert json.loads((folder / "iris.json").read_text(encoding="utf-8"))["numbers"]["n"] == 150
+    report = json.loads((folder / "iris.report.json").read_text(encoding="utf-8"))
+    assert report["numbers"]["n"] == 150
 
 
 def test_a_power_law_is_found_and_its_band_holds_it():
@@ -350,7 +351,7 @@ def test_a_table_is_fitted_at_the_shell_with_a_ridge_that_is_chosen(mixed, tmp_p
     common = ["--missing", "fill", "--ridge", "auto", "--out", str(out)]
     result = run(app, ["fit", "--data", str(mixed), "--target", "label", *common])
     assert result.exit_code == 0, result.output
-    report = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
+    report = json.loads(out.with_suffix(".report.json").read_text(encoding="utf-8"))
     assert (report["classes"], report["features"]) == (["no", "yes"], ["a", "b", "kind_small"])
     table = read_samples(mixed, "label", missing="fill")
     X = table.encoder().fit_transform(table.X)
@@ -364,7 +365,7 @@ def test_a_table_is_fitted_at_the_shell_with_a_ridge_that_is_chosen(mixed, tmp_p
     for ridge in ("auto", "0.5"):
         result = run(app, ["fit", *files, "--ridge", ridge, "--out", str(out)])
         assert result.exit_code == 0, result.output
-        report = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
+        report = json.loads(out.with_suffix(".report.json").read_text(encoding="utf-8"))
         assert report["classes"] == ["no", "yes"]
     for wrong in (["--ridge", "auto"], ["--ridge", "0.1,0.2"]):
         result = run(app, ["fit", *files[:2], *wrong, "--out", str(out)])

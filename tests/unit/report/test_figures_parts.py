@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from polyceptron.cli import app
+from polyceptron.cli.side_files import check_figure_files
 from polyceptron.errors import InvalidInput
 from polyceptron.pictures.parts import SHEET
 from polyceptron.report.figures.figure_spec import (
@@ -25,6 +26,7 @@ from polyceptron.report.figures.making import (
     COMPUTED,
     FIGURES,
     choose_figures,
+    files_of_figures,
     gallery_html,
     make_figures,
     make_folder,
@@ -154,6 +156,23 @@ def test_shell_refuses_unknown_names_before_any_work(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["figures", "--out", str(tmp_path / "o"), "--only", "fig9"])
     assert isinstance(result.exception, InvalidInput)
     assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize("kept", ["index.html", COMPUTED])
+def test_a_folder_made_by_figures_is_known_again(tmp_path: Path, kept: str) -> None:
+    """By the gallery, also if the computations were deleted; by these, if a run was stopped."""
+    (tmp_path / "fig3.pdf").write_text("a picture")
+    files = files_of_figures(tmp_path, ["fig3"])
+    with pytest.raises(InvalidInput, match=r"fig3.pdf.*polyceptron did not make it"):
+        check_figure_files(tmp_path, files, overwrite=False)
+    check_figure_files(tmp_path, files, overwrite=True)
+    if kept == COMPUTED:
+        spec = FIGURES["fig3"].computations(as_profile("quick"))[0]
+        (tmp_path / COMPUTED).mkdir()
+        (tmp_path / COMPUTED / spec.key).write_text("{}")
+    else:
+        (tmp_path / kept).write_text(gallery_html([FIGURES["fig3"]]), encoding="utf-8")
+    check_figure_files(tmp_path, files, overwrite=False)
 
 
 def test_the_folder_has_a_default() -> None:

@@ -352,15 +352,22 @@ def _columns(rows: list[list[str]], width: int) -> list[str]:
     ]  # fmt: skip
 
 
-def report_json(measured: Measured) -> str:
-    """The numbers by name, the curves, and every sentence with the names of its numbers."""
+def report_json(measured: Measured, *, only_ascii: bool = False) -> str:
+    """The numbers by name, the curves, and every sentence with the names of its numbers.
+
+    With `only_ascii`, other characters are escaped, so that a stream of any encoding shows them.
+    """
     said = [sentence._asdict() for sentence in sentences(measured)]
     tables = {name: [json_ready(row) for row in rows] for name, rows in measured.tables.items()}
     content = {
-        "source": measured.source, "version": VERSION, "numbers": json_ready(measured.numbers),
-        "sentences": said, "tables": tables,
-    }  # fmt: skip
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        "made_by": "polyceptron",
+        "source": measured.source,
+        "version": VERSION,
+        "numbers": json_ready(measured.numbers),
+        "sentences": said,
+        "tables": tables,
+    }
+    return json.dumps(content, indent=1, ensure_ascii=only_ascii) + "\n"
 
 
 def report_html(measured: Measured) -> str:

@@ -30,7 +30,7 @@ from polyceptron.files import check_writable, write_text
 from polyceptron.lab.engine import shown
 from polyceptron.lab.results import write_csv
 from polyceptron.numerics.averages import deviation
-from polyceptron.pictures.matplotlib_figure import save_figure
+from polyceptron.pictures.matplotlib_figure import check_drawing, save_figure
 from polyceptron.pictures.parts import as_html, as_plain
 from polyceptron.problem import make_estimator
 from polyceptron.report.figures import bayes_figures as bayes
@@ -211,7 +211,9 @@ def make_figures(
     Each leaves NAME.pdf, NAME.png, NAME.csv and NAME.toml; the gallery is index.html, the z of
     every symbol agreement.csv. What was computed is in `computed`, where a stopped run resumes.
     """
-    figures, profile, folder = choose_figures(names), spec.as_profile(profile), make_folder(out)
+    figures, profile = choose_figures(names), spec.as_profile(profile)
+    check_drawing()
+    folder = make_folder(out)
     asked = [one for figure in figures for one in figure.computations(profile)]
     with shown(progress, "lines and laws") as tell:
         count = workers or joblib.cpu_count()
@@ -219,7 +221,7 @@ def make_figures(
     written = list[Path]()
     for figure in figures:
         table = tidy(row for one in figure.computations(profile) for row in computed[one.key])
-        csv, toml, *drawn = (folder / f"{figure.name}.{k}" for k in ("csv", "toml", "pdf", "png"))
+        csv, toml, *drawn = _files_of(figure, folder)
         write_csv(table, csv)
         write_text(toml, figure.toml(profile))
         picture = figure.draw(table)
@@ -230,6 +232,17 @@ def make_figures(
     present = [figure for name, figure in FIGURES.items() if (folder / f"{name}.png").exists()]
     write_text(folder / "index.html", gallery_html(present))
     return [*written, folder / "agreement.csv", folder / "index.html"]
+
+
+def files_of_figures(folder: Path, names: Sequence[str] = ()) -> list[Path]:
+    """What `make_figures` writes for these names (all for none), computations left aside."""
+    of_each = [path for figure in choose_figures(names) for path in _files_of(figure, folder)]
+    return [*of_each, folder / "agreement.csv", folder / "index.html"]
+
+
+def _files_of(figure: spec.FigureSpec, folder: Path) -> list[Path]:
+    """Table, specification and pictures of one figure."""
+    return [folder / f"{figure.name}.{ending}" for ending in ("csv", "toml", "pdf", "png")]
 
 
 def read_agreement(folder: Path) -> pd.DataFrame:
