@@ -11,6 +11,8 @@ from polyceptron.algorithms.message_passing.posterior_mean import amp_erm
 from polyceptron.model.losses import as_loss
 from polyceptron.rows import Status
 
+pytestmark = pytest.mark.slow
+
 
 def reference(X: np.ndarray, y: np.ndarray, k: int, loss: str, ridge: float) -> np.ndarray:
     features = X / np.sqrt(X.shape[1])

@@ -17,6 +17,8 @@ import pytest
 import polyceptron as pc
 from polyceptron.algorithms.message_passing.posterior_mean import amp
 
+pytestmark = pytest.mark.slow
+
 BIAS = 2.0
 COLUMNS = ("m", "q", "generalisation_error")
 
@@ -73,7 +75,6 @@ def test_other_priors_and_noise_of_many_classes(teacher: Any) -> None:
     assert_follows(found, teacher, 2.0, 200)
 
 
-@pytest.mark.slow
 def test_runs_follow_state_evolution() -> None:
     """All cases share the inputs of a run, in single precision; teachers and labels differ.
 
@@ -95,7 +96,6 @@ def test_runs_follow_state_evolution() -> None:
         assert_follows(np.stack(found[3, "gaussian", 1.5]), pc.Teacher(3), 1.6, d)
 
 
-@pytest.mark.slow
 def test_above_the_algorithmic_transition_recovery_is_perfect() -> None:
     """k = 3, Rademacher: α = 3.1 > 2.886 ends at error 0, α = 2.6 does not."""
     teacher = pc.Teacher(3, "rademacher")

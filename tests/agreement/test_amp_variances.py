@@ -12,6 +12,8 @@ import pytest
 import polyceptron as pc
 from polyceptron.algorithms.message_passing.posterior_mean import amp
 
+pytestmark = pytest.mark.slow
+
 RIVAL = Path(__file__).parents[2] / "benchmarks" / "rival_amp.py"
 
 

@@ -8,6 +8,8 @@ import pytest
 import polyceptron as pc
 from polyceptron.model.channels import as_channel
 
+pytestmark = pytest.mark.slow
+
 D, ALPHA, RIDGE = 300, 4.0, 0.05
 
 

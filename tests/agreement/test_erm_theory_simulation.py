@@ -15,6 +15,8 @@ import polyceptron as pc
 from polyceptron.model.losses import CrossEntropy, SquareLoss
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
+pytestmark = pytest.mark.slow
+
 DIMENSION = 300
 INSTANCES = 10
 
@@ -53,7 +55,6 @@ def scores(measured, point):
     return np.abs(mean - theory) / np.hypot(error, 3 / DIMENSION * np.maximum(theory, 0.02))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "alpha", "ridge", "loss", "noise"),
     [

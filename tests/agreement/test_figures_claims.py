@@ -31,7 +31,7 @@ from polyceptron.report.pictures.parts import SHEET
 from polyceptron.report.pictures.plotly_figure import render_plotly
 from polyceptron.rows import COLUMNS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 SMALL = Profile(
     "small", amp_dimension=200, amp_runs=5, trace_dimension=400, erm_dimension=120, erm_instances=6,

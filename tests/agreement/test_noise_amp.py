@@ -11,6 +11,8 @@ from scipy.special import stdtrit
 import polyceptron as pc
 from polyceptron.algorithms.message_passing.posterior_mean import amp, amp_erm
 
+pytestmark = pytest.mark.slow
+
 D, ALPHA, STEPS, RUNS = 400, 2.0, 6, 10
 BIAS = 2.0
 

@@ -18,6 +18,8 @@ from polyceptron.theory.fields.points import Points
 from polyceptron.theory.loop import state_evolution
 from polyceptron.theory.weights.side import effort, row_entropy, row_rule
 
+pytestmark = pytest.mark.slow
+
 # Unequal chances: no table serves these signs, and no lattice seven classes.
 # α_IT is about 3.436, α_algo about 4.114.
 BIASED = finite_prior([-0.9, 1.1], [0.55, 0.45])
@@ -145,7 +147,6 @@ def test_folds_of_single_replicates_lie_higher():
     assert single > pairs > mean
 
 
-@pytest.mark.slow
 def test_finer_transitions_agree_with_coarser_ones():
     coarse, fine = (transitions(SEVEN, tol=tol) for tol in (3e-2, 1.2e-2))
     assert fine.status == "ok"

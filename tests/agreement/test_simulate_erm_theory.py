@@ -11,6 +11,8 @@ from polyceptron.experiments.simulate import run_erm
 from polyceptron.model import ERM, Teacher
 from polyceptron.theory.curve import curve_rows
 
+pytestmark = pytest.mark.slow
+
 D, INSTANCES = 200, 10
 BIAS = 4 / D  # corrections of order 1/d, relative
 CASES = [
@@ -44,7 +46,6 @@ def test_a_wrong_ridge_would_be_noticed():
     assert abs(found.mean - theory["q"]) > 4 * found.standard_error + BIAS * theory["q"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "loss", "ridge"),
     [

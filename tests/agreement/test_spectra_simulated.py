@@ -15,6 +15,8 @@ from sklearn.metrics import log_loss
 import polyceptron as pc
 from polyceptron.theory.calibration import fresh_scores
 
+pytestmark = pytest.mark.slow
+
 TWO = "levels:4x0.2,0.25x0.8"
 NOISE = "gaussian:0.5"
 D, ALPHA, RIDGE, INSTANCES = 600, 2.0, 0.5, 3

@@ -12,6 +12,8 @@ from polyceptron.model import ESTIMATORS, LOSSES, BayesOptimal
 from polyceptron.theory.curve import curve_rows
 from polyceptron.theory.separability import separable_up_to
 
+pytestmark = pytest.mark.slow
+
 TEACHERS = {
     "k=2": Teacher(2, "rademacher"),
     "k=3": Teacher(3, "rademacher"),
@@ -38,7 +40,6 @@ def alone(name: str, branch: str, alpha: float) -> dict:
     return curve_rows(TEACHERS[name], BayesOptimal(), [alpha], branch=branch)[0]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("branch", ["optimal", "amp"])
 @pytest.mark.parametrize("name", TEACHERS)
 @settings(max_examples=4)
@@ -48,7 +49,6 @@ def test_a_row_does_not_depend_on_its_company(name, branch, data):
     compare(name, branch, alphas)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("branch", ["optimal", "amp"])
 @pytest.mark.parametrize("name", TEACHERS)
 def test_all_rows_at_once_are_the_rows_alone(name, branch):
@@ -88,7 +88,6 @@ RIDGED = {*LOSSES.choices, "cross-entropy, best ridge"} - {"cross-entropy", "squ
 CASES = [(name, k) for k in NOISY for name in STUDENTS if k == 2 or name not in RIDGED]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "k"), CASES)
 @settings(max_examples=1)
 @given(data=st.data())
@@ -103,13 +102,11 @@ def test_a_row_of_any_estimator_does_not_depend_on_its_company(name, k, data):
 MANY = Teacher(5, noise="gaussian:0.3")
 
 
-@pytest.mark.slow
 def test_nor_do_rows_of_more_classes():
     """Whose averages are taken by other rules."""
     compare_students(MANY, "cross-entropy", [3.0, 1.0])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shares", [(0.8, 0.2), (0.5, 0.3, 0.2), (0.4, 0.3, 0.2, 0.1)])
 def test_nor_do_rows_of_unequal_classes(shares):
     """To the last digit: no row begins where another ended."""

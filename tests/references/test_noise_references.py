@@ -13,6 +13,8 @@ from polyceptron.report.verify import LABELS_OF_CHANCE, SEPARABLE
 from polyceptron.theory.fields.information import few_moments
 from polyceptron.theory.separability import separable_up_to
 
+pytestmark = pytest.mark.slow
+
 LOGIT_SLOPE = math.sqrt(5)  # of a unit field: softmax of two classes with slope γ/√2
 TEACHER = pc.Teacher(2, noise=f"softmax:{LOGIT_SLOPE / math.sqrt(2)!r}")
 
@@ -78,7 +80,6 @@ def test_labels_of_chance_have_a_known_threshold(k, value):
         assert found.alpha_s == pytest.approx(value, abs=1e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3])
 def test_close_to_the_threshold(k):
     """Weights of margin 1 grow as 1/(α_s − α) below it; the direction goes through."""

@@ -14,6 +14,8 @@ from polyceptron.model import PRIORS
 from polyceptron.numerics.orthant import argmax_orthant
 from polyceptron.rows import Status
 
+pytestmark = pytest.mark.slow
+
 
 def instance(
     k: int = 3, alpha: float = 2.0, d: int = 120, prior: object = "gaussian", seed: int = 0
@@ -82,7 +84,6 @@ def test_an_informed_start_stays_where_the_uninformed_one_is_stuck() -> None:
     assert stuck["generalisation_error"] > 0.1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "k", "variances"),
     [("gaussian:1.0", 3, "shared"), ("gaussian:1.0", 5, "full"), ("flips:0.2", 3, "full"),
@@ -112,7 +113,6 @@ def test_gaussian_noise_is_a_wider_field() -> None:
     np.testing.assert_allclose(ours.weights, W @ basis.T, atol=1e-12)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("entry", PRIORS.entries, ids=lambda e: e.name)
 @pytest.mark.parametrize("model", ["argmax", "perceptron"])
 def test_every_prior_learns_its_own_weights(entry, model: str) -> None:

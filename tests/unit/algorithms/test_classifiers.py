@@ -22,6 +22,8 @@ from polyceptron.algorithms.stored_designs import open_design
 from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Teacher, as_channel
 
+pytestmark = pytest.mark.slow
+
 BOTH = [ERMClassifier(), AMPClassifier(noise="gaussian:0.2")]
 
 
@@ -43,7 +45,6 @@ def logistic_regression(load, folds):
     return accuracy(rival, *load(return_X_y=True), folds)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])
 @pytest.mark.parametrize("model", [ERMClassifier(), AMPClassifier()], ids=["erm", "amp"])
 def test_real_data_within_two_points_of_logistic_regression(load, model):
@@ -51,14 +52,12 @@ def test_real_data_within_two_points_of_logistic_regression(load, model):
     assert accuracy(model, X, y, 2) >= logistic_regression(load, 2) - 0.02
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", [ERMClassifier(), AMPClassifier()], ids=["erm", "amp"])
 def test_digits_within_two_points_of_logistic_regression(model):
     X, y = third_of_the_digits(return_X_y=True)
     assert accuracy(model, X, y, 2) >= logistic_regression(third_of_the_digits, 2) - 0.02
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 4])
 def test_message_passing_is_calibrated_on_its_own_model(k):
     gaps = []
@@ -78,7 +77,6 @@ def test_message_passing_is_calibrated_on_its_own_model(k):
     assert rival_gap < -0.1  # the same test finds a classifier that is too sure
 
 
-@pytest.mark.slow
 def test_message_passing_beats_erm_on_its_own_model():
     scores = []
     for seed in range(2):
@@ -277,7 +275,6 @@ def test_every_noise_in_the_classifier(noise):
     assert np.allclose(own.predict_proba(fresh).sum(1), 1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["gaussian:0.3", "flips:0.1"])
 def test_cavity_fields_are_those_of_a_fit_without_the_sample(noise):
     X, y, _ = Teacher(3, noise=noise).sample(300, 120, seed=3)

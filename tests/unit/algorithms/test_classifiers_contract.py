@@ -14,8 +14,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from polyceptron.algorithms.amp_classifier import AMPClassifier
 from polyceptron.algorithms.erm_classifier import ERMClassifier
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 @pytest.mark.filterwarnings("ignore:the best ridge is the")  # of random labels
 @parametrize_with_checks(
     [

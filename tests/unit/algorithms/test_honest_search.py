@@ -25,6 +25,8 @@ from polyceptron.algorithms.linear_classifier import Scaling
 from polyceptron.algorithms.stored_designs import open_design
 from polyceptron.errors import InvalidInput
 
+pytestmark = pytest.mark.slow
+
 GRID = [10.0, 0.3, 0.01]
 at_an_end = pytest.mark.filterwarnings("ignore:the best ridge is the")
 
@@ -109,7 +111,6 @@ def test_scaling_is_that_of_the_training_rows(tight, uneven, scaling, fit_interc
 
 
 @at_an_end
-@pytest.mark.slow
 def test_leave_one_out_leaves_the_sample_out_of_the_scaling_too(tight, uneven):
     X, y = uneven[0][:60, 60:], uneven[1][:60]
     X = np.hstack([X, np.where(np.arange(60)[:, None] % 20 == np.arange(6), 5.0, 0.0)])
@@ -120,7 +121,6 @@ def test_leave_one_out_leaves_the_sample_out_of_the_scaling_too(tight, uneven):
 
 
 @at_an_end
-@pytest.mark.slow
 def test_a_splitter_trains_on_its_own_rows(tight):
     X, y = load_digits(return_X_y=True)
     X, y = X[:300], y[:300]
@@ -159,7 +159,6 @@ def test_groups_are_routed_to_the_splitter():
     np.testing.assert_allclose(search.best_estimator_.ridge_, apart.ridge_)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("k", "ridge"), [(3, 0.001), (2, 0.01)])
 def test_leave_one_out_at_small_ridges_is_that_of_refits(tight, k, ridge):
     """One Newton step was optimistic here: 1.12 in place of 2.08."""
@@ -179,7 +178,6 @@ def partly_separated():
 
 
 @at_an_end
-@pytest.mark.slow
 @pytest.mark.parametrize("way", ["leave-one-out", "folds"])
 def test_fields_that_run_away_are_followed(way):
     """Fits that ended where the objective hardly fell said 1.21 in place of 1.37, and 1.23 (folds).
@@ -249,7 +247,6 @@ def test_the_ridge_in_units_of_scikit_learn(load, k):
         np.testing.assert_allclose(p, q, atol=2e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scaling", ["auto", "standard", "global", "none"])
 def test_units_of_the_features_change_nothing(scaling):
     X, y = load_digits(return_X_y=True)

@@ -19,6 +19,8 @@ from polyceptron.model import as_channel
 from polyceptron.numerics.orthant import argmax_orthant
 from polyceptron.theory.generalisation import generalisation_error
 
+pytestmark = pytest.mark.slow
+
 
 def monte_carlo(W, T, n, seed):
     """The error on n samples and its standard error; x is drawn in the span of the weights."""
@@ -43,7 +45,6 @@ def symmetric_pair(k, rho, seed=0):
     return rho * T + math.sqrt(1 - rho**2) * Q[:, k:], T
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "d", "rho", "uneven"),
     [(2, 8, 0.6, True), (3, 40, 0.2, False), (3, 60, 0.97, True), (4, 8, 0.6, True)],
@@ -129,7 +130,6 @@ def test_two_classes_keep_relative_precision_at_small_angles():
     assert values[0] / values[1] == pytest.approx(10, rel=1e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "noise"),
     [(2, "gaussian:0.3"), (2, "softmax:1.5"), (3, "flips:0.15"), (3, "softmax:1.5"),
@@ -166,7 +166,6 @@ def test_symmetric_weights_with_noise_give_the_channels_own_error(k):
     assert exact_generalisation_error(T, T, noise="flips:0.2").value == pytest.approx(0.2)
 
 
-@pytest.mark.slow
 def test_the_uncertainty_of_many_classes_holds_in_99_of_100_cases():
     """Of seeds with few points each, against the mean of all."""
     W, T = pair(5, 12, 0.9, seed=100, uneven=True)

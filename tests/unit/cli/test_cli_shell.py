@@ -230,6 +230,7 @@ def test_theory_tells_how_much_of_it_is_done(compute):
     assert max(shares) <= 1
 
 
+@pytest.mark.process
 def test_a_terminal_gets_a_spinner():
     ours, theirs = pty.openpty()
     code = (
@@ -249,6 +250,7 @@ def test_a_terminal_gets_a_spinner():
     assert b"counting" in seen
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [

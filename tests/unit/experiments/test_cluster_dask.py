@@ -7,7 +7,6 @@ import random
 import signal
 import socket
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,9 @@ from typing import Any
 import pytest
 import sweep_fakes as fakes
 from cluster_fits import the_recipe_survives_the_loss_of_a_worker
-from forked_work import Forked, fake_sweep
+from programs import Program, fake_sweep
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments import simulate as _simulate  # noqa: F401  forked with the workers
 from polyceptron.experiments.engine import Progress
 from polyceptron.experiments.spec import parse_spec
 from polyceptron.experiments.store import Store
@@ -26,7 +24,7 @@ from polyceptron.experiments.sweep import run_sweep, sweep_rows
 
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed")
-pytestmark = pytest.mark.usefixtures("instant")
+pytestmark = [pytest.mark.usefixtures("instant"), pytest.mark.process, pytest.mark.slow]
 
 
 REAL = """
@@ -49,42 +47,43 @@ def serve(kind: str, *arguments: str) -> None:
 
 
 class Cluster:
-    """A scheduler and two single-threaded workers on the loopback address, and what comes later.
-
-    All processes are forked before Dask has threads here.
-    """
+    """A scheduler and two single-threaded workers on the loopback address."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.address = f"tcp://127.0.0.1:{port}"
-        self.scheduler = Forked(serve, "scheduler", "--host", "127.0.0.1", "--port", str(port))
-        options = ("--nthreads", "1", "--no-nanny", "--death-timeout", "120")
-        options += ("--local-directory", str(folder))
-        *self.workers, self.spare = (
-            Forked(serve, "worker", self.address, *options, waits=waits)
-            for waits in (False, False, True)
-        )
-        self.sweeps = {}
-        for name, instances in (("stopped", 8), ("killed", 6)):
-            (folder / name).mkdir()
-            given = fakes.write_spec(folder / name, instances), folder / name / "runs.sqlite"
-            self.sweeps[name] = (
-                *given, Forked(fake_sweep, *given, "slow", 0, self.address, waits=True)
-            )  # fmt: skip
+        self.scheduler = Program(serve, "scheduler", "--host", "127.0.0.1", "--port", str(port))
+        self.workers = [self.new_worker(), self.new_worker()]
+        self.sweeps: list[Program] = []
+
+    def new_worker(self) -> Program:
+        options = ["--nthreads", "1", "--no-nanny", "--death-timeout", "120"]
+        options += ["--local-directory", str(self.folder)]
+        return Program(serve, "worker", self.address, *options)
 
     def replace_dead_worker(self) -> None:
-        """The first one, which was killed."""
-        self.spare.begin()
-        self.workers[0] = self.spare
+        """A new worker for the first one, which was killed."""
+        self.workers[0] = self.new_worker()
+
+    def start_sweep(self, name: str, instances: int) -> tuple[Path, Path, Program]:
+        """Start a sweep in a folder of this name: its specification, its store, the program."""
+        folder = self.folder / name
+        folder.mkdir()
+        spec = fakes.write_spec(folder, instances)
+        store = folder / "runs.sqlite"
+        sweep = Program(fake_sweep, spec, store, "slow", 0, self.address)
+        self.sweeps.append(sweep)
+        return spec, store, sweep
 
     @property
-    def processes(self) -> list[Forked]:
+    def processes(self) -> list[Program]:
         return [self.scheduler, *self.workers]
 
     def stop(self) -> None:
-        for process in (*(sweep[-1] for sweep in self.sweeps.values()), *self.processes):
+        for process in (*self.sweeps, *self.processes):
             process.kill()
             process.wait()
 
@@ -95,7 +94,7 @@ def stored(path: Path) -> list[dict[str, Any]]:
         return list(store.records())
 
 
-def kill_at(process: Forked, rows: int, seen: list[int]) -> Any:
+def kill_at(process: Program, rows: int, seen: list[int]) -> Any:
     """A listener that kills a process once this many rows are on the disk."""
 
     def listen(now: Progress) -> None:
@@ -107,7 +106,6 @@ def kill_at(process: Forked, rows: int, seen: list[int]) -> Any:
     return listen
 
 
-@pytest.mark.slow
 def test_fits_and_sweeps_and_every_kind_of_death(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,16 +123,12 @@ def test_fits_and_sweeps_and_every_kind_of_death(
 
 
 def a_stopped_sweep_leaves_the_cluster_usable(cluster: Cluster) -> None:
-    spec, path, sweep = cluster.sweeps["stopped"]
-    sweep.begin()
-    killer = threading.Timer(300, sweep.kill)
-    killer.start()
+    spec, path, sweep = cluster.start_sweep("stopped", instances=8)
     for line in sweep.stdout:
         if line.startswith("ack ") and int(line.split()[1]) >= 10:
             break
     sweep.send_signal(signal.SIGINT)
     _, err = sweep.communicate()
-    killer.cancel()
     assert sweep.poll() == 130
     assert "Traceback" not in err
     done = len(stored(path))
@@ -145,12 +139,9 @@ def a_stopped_sweep_leaves_the_cluster_usable(cluster: Cluster) -> None:
 
 def a_killed_sweep_loses_nothing(cluster: Cluster) -> None:
     """SIGKILL of the process that writes; the cluster serves the next run."""
-    spec, path, sweep = cluster.sweeps["killed"]
-    sweep.begin()
+    spec, path, sweep = cluster.start_sweep("killed", instances=6)
     moments = random.Random()
     acknowledged = 0
-    limit = threading.Timer(300, sweep.kill)
-    limit.start()
     enough = moments.randint(1, 10)
     for line in sweep.stdout:
         if line.startswith("ack "):
@@ -160,7 +151,6 @@ def a_killed_sweep_loses_nothing(cluster: Cluster) -> None:
     time.sleep(moments.uniform(0.0, 0.05))
     sweep.kill()
     out, err = sweep.communicate()
-    limit.cancel()
     assert sweep.poll() == -signal.SIGKILL, err
     for line in out.splitlines():  # what it had said before the kill
         if line.startswith("ack "):

@@ -20,6 +20,8 @@ from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import run_sweep, sweep_rows
 from polyceptron.experiments.tasks import Task, attempt, expand, failure
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
 
 def stored(path: Path) -> list[dict[str, Any]]:
     with Store(path) as store:
@@ -46,7 +48,6 @@ def one_thread(task: Task) -> list[dict[str, Any]]:
     return [{**row, "q": 1.0} for row in fakes.draw(task)]
 
 
-@pytest.mark.slow
 def test_two_workers_give_the_rows_of_this_process_and_a_task_that_kills_its_worker_fails_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +89,6 @@ def test_a_raising_task_is_a_row_with_its_reason_and_is_tried_again(
     assert {record["status"] for record in stored(path)} == {"ok"}
 
 
-@pytest.mark.slow
 def test_a_worker_that_dies_idle_is_replaced_and_closing_in_a_hurry_is_quiet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -134,7 +134,6 @@ def workers_of_ours() -> list[str]:
     return found
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_finished_tasks(tmp_path: Path, instant: None) -> None:
     import gc
     import tracemalloc

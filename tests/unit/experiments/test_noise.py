@@ -27,6 +27,8 @@ from polyceptron.experiments.sweep import run_sweep
 from polyceptron.experiments.tasks import expand, seed_of, seed_path
 from polyceptron.model import CHANNELS, as_channel, make_teacher
 
+pytestmark = pytest.mark.slow
+
 NOISES = ("gaussian:0.25", "softmax:2", "flips:0.1")
 
 

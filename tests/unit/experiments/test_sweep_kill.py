@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,12 +11,13 @@ from typing import Any
 
 import pytest
 import sweep_fakes as fakes
-from forked_work import Forked, assert_nothing_left, fake_sweep, others
+from programs import Program, assert_nothing_left, fake_sweep, others
 
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import run_sweep
 
-pytestmark = pytest.mark.usefixtures("instant")  # the sweeps that are killed have processes
+# Sweeps of this process use no workers; those that are killed do.
+pytestmark = [pytest.mark.usefixtures("instant"), pytest.mark.process, pytest.mark.slow]
 
 
 class Sweep:
@@ -25,9 +25,9 @@ class Sweep:
 
     def __init__(self, spec: Path, store: Path, runner: str, workers: int = 2) -> None:
         self.acknowledged = 0
-        self.process = Forked(fake_sweep, spec, store, runner, workers)
-        self.limit = threading.Timer(300, self.process.kill)  # no test may hang
-        self.limit.start()
+        self.process = Program(fake_sweep, spec, store, runner, workers, waits=True)
+        self.process.ready()  # a kill after this hits the sweep and not its imports
+        self.process.begin()
 
     def wait_for(self, rows: int) -> None:
         """Until this many rows are acknowledged, or the sweep ends."""
@@ -58,7 +58,6 @@ def start() -> Iterator[Callable[..., Sweep]]:
 
     yield launch
     for sweep in sweeps:
-        sweep.limit.cancel()
         if sweep.process.poll() is None:
             sweep.process.kill()
         sweep.process.wait()
@@ -72,7 +71,6 @@ def stored(path: Path) -> list[dict[str, Any]]:
         return list(store.records())
 
 
-@pytest.mark.slow
 def test_parent_killed_at_random_moments(tmp_path: Path, start: Callable[..., Sweep]) -> None:
     spec, path = fakes.write_spec(tmp_path, instances=20), tmp_path / "runs.sqlite"
     moments = random.Random()
@@ -95,7 +93,6 @@ def test_parent_killed_at_random_moments(tmp_path: Path, start: Callable[..., Sw
     assert stored(path) == stored(undisturbed)
 
 
-@pytest.mark.slow
 def test_a_second_sweep_is_refused_and_a_stop_is_clean(
     tmp_path: Path, start: Callable[..., Sweep]
 ) -> None:

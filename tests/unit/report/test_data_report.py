@@ -26,6 +26,8 @@ from polyceptron.report.data.data_page import (
 from polyceptron.report.data.reading import read_samples
 from polyceptron.report.measured_curve import forecast
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -71,7 +73,6 @@ def test_numbers_of_iris(measured):
     assert all(row["low"] < row["weight"] < row["high"] for row in measured.tables["weights"])
 
 
-@pytest.mark.slow
 def test_every_number_of_a_sentence_is_in_the_json(measured):
     """Figures that a reader sees are those of the numbers named, and change with them."""
     stored = json.loads(report_json(measured))
@@ -97,7 +98,6 @@ def test_every_number_of_a_sentence_is_in_the_json(measured):
     assert "149 samples" in other[0].text
 
 
-@pytest.mark.slow
 def test_the_page_needs_nothing_else_and_the_text_fits(measured):
     page = report_html(measured)
     assert page.count("<svg") == 5
@@ -305,7 +305,6 @@ def test_a_curve_without_errors_has_a_forecast():
     assert 0.5 / 50 < high < 3 / 50  # at 3/50 no mistake would be seen in 1 of 20 cases
 
 
-@pytest.mark.slow
 def test_forecasts_of_a_teacher_reach_what_twice_the_data_bring(tmp_path, monkeypatch):
     """The error at 2n is measured on fresh samples of the same teacher."""
     monkeypatch.setattr("polyceptron.report.data.data_page._SIZES", 4)

@@ -37,6 +37,8 @@ from polyceptron.report.explorer.settings import (
 )
 from polyceptron.theory.curve import drawn_parts
 
+pytestmark = pytest.mark.slow
+
 
 def answers(page: PageSettings) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Any]]:
     """The curves by estimator, and the other answers by kind."""
@@ -366,7 +368,6 @@ def test_scores_are_computed_when_they_are_shown_and_drawn_where_they_are_known(
         assert loss == pytest.approx(found.test_loss, rel=1e-3)
 
 
-@pytest.mark.slow
 def test_simulations_have_symbols_for_scores_in_the_figure_and_in_what_is_taken_away(
     sketched: None,
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from forked_work import shell as command
+from programs import shell as command
 from typer.testing import CliRunner
 
 from polyceptron.cli import app as shell
@@ -300,6 +300,7 @@ def test_the_port_and_the_host_are_checked() -> None:
             listen(0, host)
 
 
+@pytest.mark.process
 def test_a_busy_port_ends_the_command_with_one_sentence() -> None:
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))
@@ -318,6 +319,7 @@ def test_without_dash_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
         require_dash()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("arguments", [[], ["--host", "127.0.0.1"]])
 def test_the_address_is_printed_before_anything_heavy_is_imported(arguments: list[str]) -> None:
     code = (

@@ -30,6 +30,8 @@ from polyceptron.report.figures.making import (
 )
 from polyceptron.report.pictures.parts import SHEET
 
+pytestmark = pytest.mark.process
+
 TINY = Profile("tiny", trace_dimension=100, amp_runs=2, symbols=4, line_points=12)
 NAMES = [
     "fig2a", "fig2b", "fig3", "fig4a", "fig4b", "fig4c", "fig4d", "classes", "transitions",

@@ -21,6 +21,8 @@ from polyceptron.theory.populations.matrix_fields import MatrixFields
 from polyceptron.theory.populations.matrix_loop import Anderson, MatrixHats, pack, weights_side
 from polyceptron.theory.populations.population_point import matrix_problem
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def digits():
@@ -164,7 +166,6 @@ def test_least_squares_without_a_ridge_has_a_fixed_point(digits, ridge):
         assert np.abs(step).max() < 1e-5  # of logarithms of matrices, at points good to 1e-6
 
 
-@pytest.mark.slow
 def test_least_squares_peaks_where_samples_are_as_many_as_features():
     """On all digits, by the equations of their twin with next to no ridge, and on the data."""
     X, y = load_digits(return_X_y=True)

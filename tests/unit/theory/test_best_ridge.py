@@ -10,8 +10,9 @@ import polyceptron as pc
 from polyceptron.numerics.special import boundary_density
 from polyceptron.theory.erm.fixed_point import erm_parts
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_between_points_the_ridge_is_interpolated_and_the_error_hardly_knows():
     best = pc.ERM("cross-entropy", "optimal")
     parts = [[0.8, 3.0], [1.5]]
@@ -24,14 +25,12 @@ def test_between_points_the_ridge_is_interpolated_and_the_error_hardly_knows():
         assert 0 < excess < 1e-4  # and the best one is better
 
 
-@pytest.mark.slow
 def test_the_best_of_four_classes_is_no_zero_of_a_coarse_level():
     """A coarse level's slope vanishes at 6e-4 too, where the error is 0.064004."""
     best = pc.erm_fixed_point(pc.Teacher(4), pc.ERM("cross-entropy", "optimal"), 20.0)
     assert best.generalisation_error < 0.0638
 
 
-@pytest.mark.slow
 def test_many_data_have_a_best_ridge_for_many_classes():
     """Where only pairs of classes meet, it is that of two at as many samples per boundary."""
     alpha = 1e4

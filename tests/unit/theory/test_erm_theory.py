@@ -20,6 +20,8 @@ from polyceptron.theory.erm.margin_law import margin_law
 from polyceptron.theory.erm.square_closed_form import best_square_ridge
 from polyceptron.theory.loop import erm_state_evolution
 
+pytestmark = pytest.mark.slow
+
 CLEAN = pc.Teacher(3).noise
 
 
@@ -153,7 +155,6 @@ def test_a_loss_added_by_value_gradient_and_hessian(k):
     assert abs(point.generalisation_error - closed.generalisation_error) < allowed
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3])
 def test_a_subclass_that_changes_the_loss_inherits_no_short_cut(k):
     other = fixed_point(k, "cross-entropy", 0.1, 2.0)
@@ -294,7 +295,6 @@ class BrokenHinge(SquaredHinge):
         return Broken(self)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "ridge"), [(0.5, 0.02), (6.0, 1.0)])
 def test_a_loss_that_hides_where_it_is_broken_gets_an_honest_uncertainty(alpha, ridge):
     truth = fixed_point(2, BrokenHinge(), ridge, alpha, tol=1e-10)
@@ -305,7 +305,6 @@ def test_a_loss_that_hides_where_it_is_broken_gets_an_honest_uncertainty(alpha, 
         assert off < found.uncertainty
 
 
-@pytest.mark.slow
 def test_uncertainties_of_many_classes_are_honest():
     """Within the stated uncertainty of a ten times finer run, which uses more points."""
     for k, alpha, ridge in ((4, 2.0, 0.1), (10, 5.0, 0.01)):

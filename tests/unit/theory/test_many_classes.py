@@ -27,6 +27,8 @@ from polyceptron.theory.loop import erm_state_evolution
 from polyceptron.theory.separability import separable_up_to
 from polyceptron.theory.sides import erm_sides
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("M", "Q", "C", "loss", "mass")
 CHANNELS = [GaussianNoise(), GaussianNoise(0.4), Flips(0.15), SoftmaxNoise(1.5)]
 # Scarce data and no ridge to speak of, a moderate ridge, plentiful data, hardly any fields.

@@ -21,6 +21,8 @@ from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.fields.integrand import FEW
 from polyceptron.theory.fields.points import Points
 
+pytestmark = pytest.mark.slow
+
 KINKED = ["hinge", "weston-watkins", "squared-hinge"]
 OTHERS = [*KINKED, "smoothed:0.2"]
 D = 100  # features of drawn data

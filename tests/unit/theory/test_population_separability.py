@@ -17,6 +17,8 @@ from polyceptron.model.populations import Mixture
 from polyceptron.theory import separability
 from polyceptron.theory.separability import _many_classes, separable_limit
 
+pytestmark = pytest.mark.slow
+
 
 def short(mean):
     """E(−u)₊² of u ~ N(mean, 1), by quadrature."""

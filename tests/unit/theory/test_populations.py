@@ -15,6 +15,8 @@ from polyceptron.theory import separability
 from polyceptron.theory.populations import matrix_graph
 from polyceptron.theory.populations.matrix_fields import matrix_pull, matrix_stiffness
 
+pytestmark = pytest.mark.slow
+
 CE = pc.ERM("cross-entropy", 0.1, intercept=True)
 
 

@@ -19,6 +19,8 @@ from polyceptron.theory.erm.square_closed_form import best_square_ridge, solve_s
 from polyceptron.theory.sides import erm_sides
 from polyceptron.theory.weights.side import PriorSide, row_rule
 
+pytestmark = pytest.mark.slow
+
 TWO = Spectrum([4.0, 0.25], [0.5, 2.0], [0.3, 0.7])
 ALMOST = Spectrum([1.0 + 1e-9, 1.0])  # two levels: the general code at what is one
 
@@ -141,7 +143,6 @@ def test_scale_of_inputs_and_fields_changes_nothing():
     np.testing.assert_allclose(scaled.signal, TWO.signal, rtol=1e-14)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("prior", ["gaussian", "rademacher", "laplace"])
 def test_bayes_overlap_is_the_slope_of_the_free_entropy(prior):
     """2 dψ/dq̂ = −r v with v from its own sum, by differences; and the curve's fixed point."""
@@ -185,7 +186,6 @@ def test_many_eigenvalues_are_averaged_over_a_few():
         assert float(psi[0]) == pytest.approx(float(one_psi @ f), rel=1e-8)
 
 
-@pytest.mark.slow
 def test_perfect_recovery_is_one_jump_of_all_eigenvalues():
     """Strong directions jump first, to an overlap below 1; the last jump ends at q̂ = ∞."""
     spectrum = Spectrum([100.0, 1.0], fraction=[0.8, 0.2])

@@ -17,6 +17,8 @@ from polyceptron.theory.fields.integrand import FEW, Averages, average
 from polyceptron.theory.fields.points import Points
 from polyceptron.theory.fields.sums import Sums
 
+pytestmark = pytest.mark.slow
+
 LAWS = [  # k, noise, τ, q, V: fixed points at much and at few data
     (4, "none", 39.5, 912.0, 1.455),
     (10, "none", 39.5, 914.0, 1.461),

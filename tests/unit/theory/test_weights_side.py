@@ -31,6 +31,8 @@ from polyceptron.theory.weights.row_sums import (
 )
 from polyceptron.theory.weights.side import PriorSide, row_entropy, row_rule
 
+pytestmark = pytest.mark.slow
+
 SKEWED = finite_prior([-2, 0, 1], [0.2, 0.4, 0.4])
 CONTINUOUS = [as_prior("sparse-gaussian:0.2"), as_prior("laplace")]
 
@@ -76,7 +78,6 @@ def test_two_rules_agree_where_both_work(prior: Any, k: int, rule: Any, tol: flo
     assert hidden_variance(table, k, 5, 0.5)[0] != pytest.approx(exact - one, rel=10 * tol)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3])
 def test_spikes_that_coincide_are_all_that_sparsity_gives_in_the_end(k: int) -> None:
     """q̂v → E min(r, k − n)/r: n classes at zero fix n − 1 differences for good."""
@@ -91,7 +92,6 @@ def test_spikes_that_coincide_are_all_that_sparsity_gives_in_the_end(k: int) -> 
     assert 0 < gaps[1] < 0.2 * gaps[0] < 0.01
 
 
-@pytest.mark.slow
 def test_one_weight_against_sums_over_its_own_values() -> None:
     """E var(w|y) by brute force over w and y, with densities written here."""
     q_hat = 2.5
@@ -113,7 +113,6 @@ def test_one_weight_against_sums_over_its_own_values() -> None:
         assert row_rule(Perceptron(name))([q_hat])[0, 0] == pytest.approx(expected, rel=2e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("prior", PRIORS.examples(), ids=lambda p: p.name)
 @pytest.mark.parametrize("k", [3, 14])
 def test_what_is_left_unknown_is_what_drawn_rows_leave(prior: Any, k: int) -> None:
@@ -256,7 +255,6 @@ def test_entropies_of_rows() -> None:
         row_entropy(Teacher(30, finite_prior(np.arange(-3, 4), [1 / 7] * 7)))
 
 
-@pytest.mark.slow
 def test_values_far_apart_do_not_overflow():
     """Four values at k = 4: a shift by the largest difference has exponents above 1000."""
     prior = finite_prior([-2, -0.5, 0.5, 2], [0.1, 0.4, 0.4, 0.1])
