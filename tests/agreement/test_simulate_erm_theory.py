@@ -19,7 +19,8 @@ CASES = [
     (2, "cross-entropy", 0.5, 1.5),
     (3, "cross-entropy", 0.1, 2.0),
     (3, "square", 1.0, 2.0),
-    (3, "max-margin", 0.0, 1.5),
+    (3, "max-margin", 0.0, 3.0),
+    (4, "square", 1.0, 2.0),
 ]
 
 

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.slow
     [
         ERMClassifier(),
         ERMClassifier("square", ridge=1.0),
-        AMPClassifier(tol=1e-2),
-        AMPClassifier(variances="shared", noise="gaussian:0.1", fit_intercept=False, tol=1e-2),
+        AMPClassifier(),
+        AMPClassifier(variances="shared", noise="gaussian:0.1", fit_intercept=False),
     ]
 )
 def test_estimator_contract(estimator, check):

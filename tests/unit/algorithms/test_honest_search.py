@@ -96,13 +96,11 @@ def uneven():
 
 
 @at_an_end
-@pytest.mark.parametrize(
-    ("scaling", "fit_intercept"),
-    [("standard", True), ("standard", False), ("global", True), ("none", False)],
-)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("scaling", ["standard", "global", "none"])
 def test_scaling_is_that_of_the_training_rows(tight, uneven, scaling, fit_intercept):
     X, y = uneven
-    splits = list(StratifiedKFold(3, shuffle=True, random_state=0).split(X, y))
+    splits = list(StratifiedKFold(4, shuffle=True, random_state=0).split(X, y))
     options = {"scaling": scaling, "fit_intercept": fit_intercept}
     area = X.var(0).mean() if scaling == "none" else 1.0
     ours = ERMClassifier(ridges=area * np.array(GRID), cv=splits, **options).fit(X, y)
@@ -123,9 +121,9 @@ def test_leave_one_out_leaves_the_sample_out_of_the_scaling_too(tight, uneven):
 @at_an_end
 def test_a_splitter_trains_on_its_own_rows(tight):
     X, y = load_digits(return_X_y=True)
-    X, y = X[:300], y[:300]
-    test = np.arange(200, 300)
-    few, many = ([(np.arange(size), test)] for size in (60, 200))
+    X, y = X[:500], y[:500]
+    test = np.arange(400, 500)
+    few, many = ([(np.arange(size), test)] for size in (60, 400))
     for splits in (few, many, TimeSeriesSplit(2, gap=20)):
         pairs = splits if isinstance(splits, list) else list(splits.split(X))
         ours = ERMClassifier(ridges=GRID, cv=splits, scaling="global").fit(X, y)
@@ -197,7 +195,7 @@ def test_fields_that_run_away_are_followed(way):
         assert abs(score - refitted(X, y, splits, ridge)) < 0.1 * error
 
 
-@pytest.mark.parametrize("seed", [4, 7])
+@pytest.mark.parametrize("seed", [4, 7, 10])
 def test_small_ridges_are_not_taken_by_luck(seed):
     """Halves of wine none of whose samples is mistaken when left out: the score falls for ever.
 
@@ -253,7 +251,7 @@ def test_units_of_the_features_change_nothing(scaling):
     rare = np.r_[np.flatnonzero(y == 3), np.flatnonzero(y == 8)[:12]]
     X, y = X[rare], y[rare]
     first = ERMClassifier(scaling=scaling).fit(X, y)
-    for factor in (1 / 255, 1e6)[scaling != "auto" :]:
+    for factor in (1 / 255, 255.0, 1e6):
         again = ERMClassifier(scaling=scaling).fit(X * factor, y)
         assert again.scaling_ == first.scaling_
         p, q = (m.predict_proba(f * X) for m, f in ((first, 1.0), (again, factor)))

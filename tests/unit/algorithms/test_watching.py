@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def data():
-    return pc.Teacher(3).sample(150, 50, 0)
+    return pc.Teacher(3).sample(240, 80, 0)
 
 
 def stop_at(count, seen):
@@ -104,8 +104,8 @@ def test_work_of_many_fits_ends_with_an_interrupted_one(data, monkeypatch):
 
 
 @pytest.mark.parametrize("loss", ["cross-entropy", "square"])
-def test_a_search_stops_with_the_best_so_far(loss, monkeypatch):
-    X, y, _ = pc.Teacher(3).sample(100, 20, 0)
+def test_a_search_stops_with_the_best_so_far(data, loss, monkeypatch):
+    X, y, _ = data
     most = 3
     held_out, calls = ridge_choice.LeaveOneOut.held_out, []
 

@@ -52,10 +52,10 @@ def write(folder: Path, **changes: object) -> Path:
     return path
 
 
-def test_rows_of_real_work_here_and_in_a_worker(tmp_path: Path) -> None:
+def test_rows_of_real_work_here_and_in_two_workers(tmp_path: Path) -> None:
     spec = write(tmp_path)
     here, there = tmp_path / "here.sqlite", tmp_path / "there.sqlite"
-    ended = shell("sweep", spec, "--store", there, "--workers", 1)
+    ended = shell("sweep", spec, "--store", there, "--workers", 2)
     assert ended.returncode == 0, ended.stderr
     assert "20 rows: 0 were stored, 20 computed" in ended.stderr
     run_sweep(spec, here, workers=1)
@@ -104,7 +104,7 @@ classes = 3
 prior = "rademacher"
 sources = ["theory", "amp"]
 alpha = [2.5]
-dimension = [300]
+dimension = [500]
 instances = 6
 {more}
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import time
@@ -37,9 +38,12 @@ class Sweep:
                 return
             self.acknowledged = int(line.split()[1])
 
-    def send(self, number: int) -> tuple[int | None, str]:
-        """Send a signal; the exit code and its standard error."""
-        self.process.send_signal(number)
+    def send(self, number: int, *, to_all: bool = False) -> tuple[int | None, str]:
+        """Send a signal, perhaps to all its processes; the exit code and its standard error."""
+        if to_all:
+            os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
         out, err = self.process.communicate()
         for line in out.splitlines():
             if line.startswith("ack "):
@@ -93,8 +97,24 @@ def test_parent_killed_at_random_moments(tmp_path: Path, start: Callable[..., Sw
     assert stored(path) == stored(undisturbed)
 
 
+def test_worker_killed_from_outside(tmp_path: Path, start: Callable[..., Sweep]) -> None:
+    spec, path = fakes.write_spec(tmp_path, instances=20), tmp_path / "runs.sqlite"
+    sweep = start(spec, path, "slow", 1)  # two: test_engine_local
+    sweep.wait_for(10)
+    workers = [
+        one for one in others(sweep.process) if "resource_tracker" not in " ".join(one.cmdline())
+    ]
+    workers[0].kill()
+    sweep.wait_for(84)
+    assert sweep.process.wait() == 0
+    assert {record["status"] for record in stored(path)} == {"ok"}
+    assert len(stored(path)) == 84
+    assert_nothing_left(sweep.process)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_sweep_is_refused_and_a_stop_is_clean(
-    tmp_path: Path, start: Callable[..., Sweep]
+    tmp_path: Path, start: Callable[..., Sweep], number: int
 ) -> None:
     spec, path = fakes.write_spec(tmp_path, instances=2), tmp_path / "runs.sqlite"
     sweep = start(spec, path, "forever", 1)
@@ -105,8 +125,8 @@ def test_a_second_sweep_is_refused_and_a_stop_is_clean(
         with pytest.raises(ValueError, match="another sweep is writing"):
             run_sweep(spec, name, workers=1, runner=fakes.draw)
     assert len(stored(path)) == 4  # a reader is welcome meanwhile
-    # As a batch system's; what a terminal sends, to the workers as well, is in test_sweep_cli.
-    code, err = sweep.send(signal.SIGTERM)
+    # A terminal sends Ctrl-C to the workers as well, a batch system's SIGTERM goes to the parent.
+    code, err = sweep.send(number, to_all=number == signal.SIGINT)
     assert code == 130  # the program's own code; the shell command has a test of its own
     assert "Traceback" not in err
     assert_nothing_left(sweep.process)

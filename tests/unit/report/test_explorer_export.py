@@ -307,8 +307,7 @@ def test_correlated_features_are_in_curves_lines_caption_and_picture() -> None:
     assert spectrum_words("isotropic") == "every eigenvalue is 1"
     again = from_query(to_query(settings))[0]
     assert again == settings
-    smooth = tasks_of(settings.changed(prior="gaussian"))
-    (bayes,) = (task for task in smooth if task.get("estimators") == "bayes")
+    (bayes,) = (task for task in tasks if task.get("estimators") == "bayes")
     *_, last = perform(bayes)
     assert {row["features"] for row in last["result"]} == {"power:1.2:200"}
     drawn = learning_figure(settings, {"bayes": last["result"]}, {})["data"]

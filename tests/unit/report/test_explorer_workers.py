@@ -190,8 +190,7 @@ def test_a_slot_belongs_to_its_simulation_until_it_is_removed(
 def test_theory_is_computed_once_and_kept_and_a_worker_ends_when_its_parent_does(
     work: WorkQueue,
 ) -> None:
-    page = {"points": 4, "estimators": ["square"], "prior": "gaussian"}
-    tasks = tasks_of(make_settings(page))
+    tasks = tasks_of(make_settings({"points": 4, "estimators": ["square"]}))
     work.request("a", tasks)
     assert work.wait(tasks, 300)
     assert len(work.answer(tasks[-1]).result) >= 4

@@ -28,7 +28,6 @@ from polyceptron.report.figures.making import (
     make_figures,
     make_folder,
 )
-from polyceptron.report.pictures.parts import SHEET
 
 pytestmark = pytest.mark.process
 
@@ -136,10 +135,8 @@ def test_out_must_be_a_folder(tmp_path: Path) -> None:
         make_folder(tmp_path / "file" / "below")
 
 
-def test_one_figure_alone_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_figure_alone_and_again(tmp_path: Path) -> None:
     """A figure of jobs alone needs no store; the gallery shows what the folder has."""
-    monkeypatch.setitem(SHEET, "pdf.fonttype", 3)  # embedding whole fonts takes a while,
-    monkeypatch.setitem(SHEET, "savefig.dpi", 75)  # and so do many pixels
     out = tmp_path / "new" / "folder"
     written = make_figures(out, ["amp-trajectory"], TINY, workers=1)
     assert {path.name for path in written} == {

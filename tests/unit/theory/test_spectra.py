@@ -143,7 +143,7 @@ def test_scale_of_inputs_and_fields_changes_nothing():
     np.testing.assert_allclose(scaled.signal, TWO.signal, rtol=1e-14)
 
 
-@pytest.mark.parametrize("prior", ["gaussian", "rademacher", "laplace"])
+@pytest.mark.parametrize("prior", ["gaussian", "rademacher", "ternary", "laplace"])
 def test_bayes_overlap_is_the_slope_of_the_free_entropy(prior):
     """2 dψ/dq̂ = −r v with v from its own sum, by differences; and the curve's fixed point."""
     teacher = pc.Teacher(2 if prior == "laplace" else 3, prior, features=TWO)
@@ -202,7 +202,7 @@ def test_perfect_recovery_is_one_jump_of_all_eigenvalues():
                                 (0.99 * last, (0.999999, 1.0), (0.5, 0.99)),
                                 (1.01 * last, (1.0, 1.0), (1.0, 1.0))):  # fmt: skip
         (point,) = pc.fixed_points(teacher, alpha, branch="amp")
-        steps = pc.state_evolution(teacher, alpha, 200)
+        steps = pc.state_evolution(teacher, alpha, 600)
         assert steps.q[-1] == pytest.approx(point.q, abs=1e-9)
         if math.isinf(point.q_hat):
             recovered = [1.0, 1.0]
