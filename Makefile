@@ -12,6 +12,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 WANTED := -e '.[web,cluster,export,dev]'
 OUT ?= figures
 PROFILE ?= quick
+# Four test processes on two cores: some wait for other processes that they have started.
+PROCESSES ?= 4
+# A file of tests is the work of one process, which makes its fixtures once.
+PYTEST := $(BIN)/python -m pytest --dist loadfile
 # One BLAS thread for each test process: the runner uses the cores already.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
@@ -39,18 +43,17 @@ figures: setup
 test: setup
 	@$(MAKE) --no-print-directory -j 3 check suite browser
 
-# Four processes on two cores: some wait for other processes that they have started.
 suite: setup
-	$(BIN)/python -m pytest --processes 4 -m "not browser"
+	$(PYTEST) -n $(PROCESSES) -m "not browser"
 
 # What drives Debian's Chromium; without root and apt to install it these tests skip and say why.
 browser: setup
 	@sh tests/install_chromium.sh
-	$(BIN)/python -m pytest --processes 2 -m browser tests/browser tests/docs/test_docs_build.py
+	$(PYTEST) -n 2 -m browser tests/browser tests/docs/test_docs_build.py
 
 # What a change should run while it is made: no browser, no other processes, no figures.
 quick: setup
-	$(BIN)/python -m pytest --processes 2 -m "not slow and not process and not browser"
+	$(PYTEST) -n 2 -m "not slow and not process and not browser"
 
 check: setup
 	$(BIN)/ruff check .

@@ -17,6 +17,8 @@ import pytest
 import polyceptron as pc
 from polyceptron.message_passing.posterior_mean import amp
 
+pytestmark = pytest.mark.slow
+
 BIAS = 2.0
 COLUMNS = ("m", "q", "generalisation_error")
 
@@ -56,6 +58,7 @@ def assert_follows(found: np.ndarray, teacher: Any, alpha: float, d: int) -> Non
 CASES = [
     (2, "gaussian", 1.5),
     (3, "gaussian", 1.5),
+    (5, "gaussian", 2.0),
     (10, "gaussian", 2.0),
     (3, "rademacher", 2.4),
 ]
@@ -69,18 +72,17 @@ CASES = [
 )  # fmt: skip
 def test_other_priors_and_noise_of_many_classes(teacher: Any) -> None:
     """Noise of two and three classes is in test_noise_amp."""
-    found = traces(teacher, 2.0, 200, 6, 10)
-    assert_follows(found, teacher, 2.0, 200)
+    found = traces(teacher, 2.0, 300, 6, 10)
+    assert_follows(found, teacher, 2.0, 300)
 
 
-@pytest.mark.slow
 def test_runs_follow_state_evolution() -> None:
     """All cases share the inputs of a run, in single precision; teachers and labels differ.
 
-    State evolution at another α, 1.6 for 1.5, is told apart. `verify --full` has five
+    State evolution at another α, 1.6 for 1.5, is told apart. `verify --full` has four
     times the dimension.
     """
-    d, steps, runs = 400, 8, 10
+    d, steps, runs = 500, 8, 10
     cases = [*CASES, (3, "rademacher", 3.1)]
     found: dict[Any, list[np.ndarray]] = {case: [] for case in cases}
     for run in range(runs):
@@ -95,14 +97,13 @@ def test_runs_follow_state_evolution() -> None:
         assert_follows(np.stack(found[3, "gaussian", 1.5]), pc.Teacher(3), 1.6, d)
 
 
-@pytest.mark.slow
 def test_above_the_algorithmic_transition_recovery_is_perfect() -> None:
     """k = 3, Rademacher: α = 3.1 > 2.886 ends at error 0, α = 2.6 does not."""
     teacher = pc.Teacher(3, "rademacher")
-    above = traces(teacher, 3.1, 600, 45, 2)
+    above = traces(teacher, 3.1, 600, 45, 3)
     np.testing.assert_allclose(above[:, -1, 2], 0, atol=1e-7)
     np.testing.assert_allclose(above[:, -1, 0], above[:, -1, 1], rtol=1e-6)
-    below = traces(teacher, 2.6, 600, 40, 2)
+    below = traces(teacher, 2.6, 600, 40, 3)
     theory = pc.state_evolution(teacher, 2.6, 40)
     assert abs(below[:, -1, 2].mean() - theory.generalisation_error[-1]) < 0.03
     assert below[:, -1, 2].min() > 0.1

@@ -12,6 +12,8 @@ import pytest
 import polyceptron as pc
 from polyceptron.message_passing.posterior_mean import amp
 
+pytestmark = pytest.mark.slow
+
 RIVAL = Path(__file__).parents[2] / "benchmarks" / "rival_amp.py"
 
 
@@ -37,16 +39,18 @@ def test_quadratures_sample_by_sample_give_the_same_weights(rival: ModuleType) -
     assert np.abs(shared.weights - other.weights).max() > 1e-3  # the comparison can fail
 
 
-@pytest.mark.parametrize(("k", "prior", "alpha"), [(3, "rademacher", 1.5), (4, "gaussian", 1.5)])
+@pytest.mark.parametrize(
+    ("k", "prior", "alpha"), [(2, "gaussian", 1.5), (3, "rademacher", 1.5), (4, "gaussian", 1.5)]
+)
 def test_shared_and_full_approach_each_other_as_the_dimension_grows(
     k: int, prior: str, alpha: float
 ) -> None:
     """Their relative distance falls as 1/√d: V_ν and Λ_j fluctuate by that much."""
-    teacher, dimensions = pc.Teacher(k, prior), (100, 200, 800)
+    teacher, dimensions = pc.Teacher(k, prior), (100, 200, 400, 800)
     distances = []
     for d in dimensions:
         found = []
-        for seed in range({100: 4, 200: 4, 800: 1}[d]):
+        for seed in range({100: 4, 200: 4, 400: 2, 800: 1}[d]):
             data = teacher.sample(round(alpha * d), d, [k, d, seed])
             a, b = (
                 amp(data.X, data.y, prior, v, n_classes=k, tol=1e-5) for v in ("shared", "full")

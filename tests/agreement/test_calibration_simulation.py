@@ -8,7 +8,9 @@ import pytest
 import polyceptron as pc
 from polyceptron.problem.channels import as_channel
 
-D, ALPHA, RIDGE = 300, 4.0, 0.05
+pytestmark = pytest.mark.slow
+
+D, ALPHA, RIDGE = 500, 4.0, 0.05
 
 
 def fitted_scores(noise: str, k: int, seed: int) -> np.ndarray:
@@ -33,7 +35,7 @@ def fitted_scores(noise: str, k: int, seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize(("k", "noise"), [(2, "softmax:2"), (3, "gaussian:0.5"), (3, "flips:0.1")])
 def test_scores_on_fresh_samples(k, noise):
-    runs = np.array([fitted_scores(noise, k, seed) for seed in range(8)])
+    runs = np.array([fitted_scores(noise, k, seed) for seed in range(6)])
     theory = pc.calibration(pc.Teacher(k, noise=noise), pc.ERM("cross-entropy", RIDGE), ALPHA)
     predicted = np.array([theory.test_loss, theory.brier, theory.calibration_error])
     deviation = runs.std(0, ddof=1) / math.sqrt(len(runs))

@@ -21,6 +21,8 @@ from tests.references.make_coverage import (
 
 from polyceptron.theory.erm.fixed_point import default_tolerance
 
+pytestmark = pytest.mark.slow
+
 Answers = list[tuple[dict[str, Any], dict[str, Any]]]
 
 
@@ -40,14 +42,12 @@ def test_the_data_are_those_of_the_problems() -> None:
     assert kept == draw()
 
 
-@pytest.mark.slow
 def test_stated_uncertainties_hold(held: list[Held]) -> None:
     assert len(held) >= 90
     misses = [one for one in held if one.distance > 1]
     assert 1 - share(held) <= ALLOWED, misses
 
 
-@pytest.mark.slow
 def test_ok_means_within_the_tolerance(answers: Answers) -> None:
     for record, row in answers:
         kept = record["reference"]
@@ -57,7 +57,6 @@ def test_ok_means_within_the_tolerance(answers: Answers) -> None:
             assert gap <= tol + kept["uncertainty"]
 
 
-@pytest.mark.slow
 def test_a_twentieth_of_the_uncertainty_would_not_hold(held: list[Held]) -> None:
     """A control: the same count with bars that are too short."""
     assert share(held, 0.05) < 1 - ALLOWED

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn.datasets
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
+from tests.references.known_values import ARGMAX_OF_THREE, ARGMAX_OF_TWO, PERCEPTRON
 
 from polyceptron.pictures.matplotlib_figure import save_figure
 from polyceptron.pictures.parts import SHEET
@@ -31,14 +31,14 @@ from polyceptron.report.figures.figure_spec import Profile
 from polyceptron.report.figures.making import FIGURES, make_figures, verdict
 from polyceptron.rows import COLUMNS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 SMALL = Profile(
     "small", amp_dimension=200, amp_runs=5, trace_dimension=400, erm_dimension=120, erm_instances=6,
-    further_instances=6, noisy_instances=4, line_points=5, symbols=3, classes=(2, 3, 5),
+    further_instances=6, noisy_instances=4, line_points=7, symbols=4, classes=(2, 3, 5),
     amp_classes=(2,), amp_classes_dimension=200, amp_classes_runs=5, error_tolerance=0.01,
     transition_tolerance=0.1, transition_classes=(2, 3, 4), rival_points=2, rival_ridge=0.1,
-    separable_dimension=10, separable_instances=2,
+    separable_dimension=14, separable_instances=2,
 )  # fmt: skip
 ALLOWANCE = 2.0
 SIGMAS = 5.0
@@ -48,7 +48,6 @@ SIGMAS = 5.0
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Figure]]:
     """Every figure, made once; few are saved: no claim looks at files, texts are drawn below."""
     folder, figures = tmp_path_factory.mktemp("figures"), dict[str, Figure]()
-    X, y = sklearn.datasets.load_digits(return_X_y=True)
 
     def save(figure: Figure, path: Path) -> None:
         figures[path.stem] = figure
@@ -61,7 +60,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Figu
         patch.setitem(SHEET, "pdf.fonttype", 3)  # embedding whole fonts takes a while,
         patch.setitem(SHEET, "savefig.dpi", 75)  # and so do many pixels
         patch.setattr(making, "save_figure", save)
-        patch.setattr(sklearn.datasets, "load_digits", lambda return_X_y: (X[::4], y[::4]))
         make_figures(folder, profile=SMALL, workers=1)
     return folder, figures
 
@@ -142,8 +140,7 @@ def test_gallery_shows_all_and_needs_nothing_from_elsewhere(folder: Path) -> Non
 def test_free_entropies_cross_at_the_transition(tables: dict[str, pd.DataFrame]) -> None:
     table = tables["fig2a"]
     at_it, at_algo = transition(table, "alpha_IT"), transition(table, "alpha_algo")
-    assert at_it == pytest.approx(2.394895, abs=1e-6)
-    assert at_algo == pytest.approx(2.8855611, abs=1e-6)
+    assert (at_it, at_algo) == pytest.approx(ARGMAX_OF_THREE, abs=1e-6)
     amp = rows(table, source="theory", branch="amp")
     amp = amp[amp["alpha"] < at_algo]
     perfect = rows(table, branch="informed")["free_entropy"]
@@ -181,7 +178,7 @@ def test_measured_entries_are_two_q_and_q(tables: dict[str, pd.DataFrame], name:
     table = tables[name]
     amp = rows(table, source="amp").dropna(subset="q00")
     if name == "fig2b":
-        amp = amp[abs(amp["alpha"] - 2.8855611) > 0.5]
+        amp = amp[abs(amp["alpha"] - ARGMAX_OF_THREE.alpha_algo) > 0.5]
     line = rows(table, source="theory", branch="amp" if name == "fig2b" else "optimal")
     for entry, factor in (("q00", 2), ("q01", 1)):
         theory = line.assign(**{entry: factor * line["q"]})
@@ -281,7 +278,7 @@ def test_transitions_are_ordered_and_rise_with_the_classes(
     wide = table[table["model"] == "argmax"].pivot_table("alpha", "n_classes", "branch")
     assert (wide["alpha_IT"] < wide["alpha_algo"]).all()
     assert (np.diff(wide.to_numpy(), axis=0) > 0).all()
-    known = {("argmax", 2): (2.072997, 2.486583), ("perceptron", 2): (1.244684, 1.492632)}
+    known = {("argmax", 2): ARGMAX_OF_TWO, ("perceptron", 2): PERCEPTRON}
     for (model, k), values in known.items():
         for branch, value in zip(("alpha_IT", "alpha_algo"), values, strict=True):
             assert transition(table, branch, model, k) == pytest.approx(value, abs=2e-6)

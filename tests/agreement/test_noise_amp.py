@@ -11,7 +11,9 @@ from scipy.special import stdtrit
 import polyceptron as pc
 from polyceptron.message_passing.posterior_mean import amp, amp_erm
 
-D, ALPHA, STEPS, RUNS = 400, 2.0, 6, 10
+pytestmark = pytest.mark.slow
+
+D, ALPHA, STEPS, RUNS = 600, 2.0, 6, 10
 BIAS = 2.0
 
 
@@ -34,9 +36,9 @@ def off(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
     return np.abs(found.mean(0) - expected) - quantile * standard_error - BIAS / D
 
 
-@pytest.mark.parametrize(("k", "noise"), [(2, "gaussian:0.5"), (3, "softmax:2"), (3, "flips:0.1")])
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("noise", ["gaussian:0.5", "softmax:2", "flips:0.1"])
 def test_bayes(k, noise):
-    """Two and three classes without noise: test_amp_state_evolution."""
     teacher = pc.Teacher(k, noise=noise)
     found = []
     for run in range(RUNS):

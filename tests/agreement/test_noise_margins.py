@@ -7,6 +7,8 @@ import pytest
 
 import polyceptron as pc
 
+pytestmark = pytest.mark.slow
+
 D, ALPHA, RIDGE, RUNS = 500, 3.0, 0.3, 5
 
 

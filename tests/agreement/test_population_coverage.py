@@ -6,7 +6,10 @@ drawn by `python -m tests.references.make_population_coverage`.
 
 from __future__ import annotations
 
+import pytest
 from tests.references.make_population_coverage import answer, held, records
+
+pytestmark = pytest.mark.slow
 
 
 def test_bars_hold_against_an_independent_calculation() -> None:

@@ -15,9 +15,11 @@ from sklearn.metrics import log_loss
 import polyceptron as pc
 from polyceptron.questions.calibration import fresh_scores
 
+pytestmark = pytest.mark.slow
+
 TWO = "levels:4x0.2,0.25x0.8"
 NOISE = "gaussian:0.5"
-D, ALPHA, RIDGE, INSTANCES = 600, 2.0, 0.5, 3
+D, ALPHA, RIDGE, INSTANCES = 800, 2.0, 0.5, 3
 # Relative spread of one instance times √d, from 24 others: error, test loss, training error, loss.
 SPREAD = np.array([0.7, 0.7, 2.4, 1.0])
 
@@ -79,14 +81,16 @@ def test_message_passing_follows_state_evolution_in_whitened_coordinates(varianc
     assert np.abs(measured - blind).max() > 0.08
 
 
-def test_message_passing_with_any_prior_ends_where_the_theory_does():
-    """Other priors and three classes: the steep spectrum below."""
-    k, prior, alpha, d, runs = 2, "rademacher", 2.0, 400, 6
-    teacher = pc.Teacher(k, prior, features=TWO)
+@pytest.mark.parametrize(
+    ("k", "prior", "features", "alpha"),
+    [(2, "rademacher", TWO, 2.0), (3, "ternary", "power:0.6:30", 2.0)],
+)
+def test_message_passing_with_any_prior_ends_where_the_theory_does(k, prior, features, alpha):
+    teacher, d, runs = pc.Teacher(k, prior, features=features), 400, 6
     errors = []
     for seed in range(runs):
         data = teacher.sample(round(alpha * d), d, seed)
-        found = pc.amp(data.X, data.y, prior, features=TWO, teacher_weights=data.weights)
+        found = pc.amp(data.X, data.y, prior, features=features, teacher_weights=data.weights)
         errors.append(found.trace[-1]["generalisation_error"])
     spread = np.std(errors, ddof=1) / math.sqrt(runs)
     (expected,) = pc.fixed_points(teacher, alpha, branch="amp")

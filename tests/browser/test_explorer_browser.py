@@ -64,7 +64,7 @@ def test_the_page_opens_with_curves_and_controls_of_each_kind_move_them(visit: A
     visit.wait_for_curve("floor: the teacher itself", "Math.abs(t.y[0] - 0.1) < 1e-9")
     strength.focus()
     strength.press("ArrowRight")
-    visit.wait_for_setting("strength", "0.102329")
+    visit.wait_for_setting("strength", "0.102329")  # 10^-0.99: one step of the slider
     visit.wait_for_curve("floor: the teacher itself", "Math.abs(t.y[0] - 0.102329) < 1e-9")
 
     # Classes that differ have recalls and a confusion matrix.

@@ -20,6 +20,8 @@ from blocks import ROOT, RUN, SHELL, SHOWN, Block, blocks, pages
 from polyceptron.cli import main
 from polyceptron.lab.spec import parse_spec
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
 MOST_NOT_RUN = 8
 PLAIN = re.compile(r"(polyceptron [^|&;<>`$()\\]*)?$")
 
@@ -28,7 +30,6 @@ def page_id(page: Path) -> str:
     return page.stem
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", pages(), ids=page_id)
 def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of one page share a folder and, if Python, their names, as a reader's session does."""

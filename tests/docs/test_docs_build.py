@@ -19,6 +19,8 @@ from blocks import ROOT
 import polyceptron
 from polyceptron.problem import ESTIMATORS
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
 DOCS = ROOT / "docs"
 CHROMIUM = Path(shutil.which("chromium") or "/usr/bin/chromium")
 NAVIGATION = ("canonical", "index", "search", "next", "prev")
@@ -56,7 +58,6 @@ def from_elsewhere(addresses: list[str]) -> list[str]:
 
 
 @pytest.mark.browser
-@pytest.mark.slow
 def test_site(tmp_path: Path) -> None:
     """One build for all checks: it is the expensive part, and workers share no fixtures."""
     site = build_site(tmp_path)

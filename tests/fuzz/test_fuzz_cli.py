@@ -15,6 +15,8 @@ from typer.main import get_command
 import polyceptron
 from polyceptron.cli import app, main
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = (
     "curve", "transitions", "separability", "ridge", "asymptotics", "plan", "amp", "sweep",
     "results", "merge", "figures", "plot", "explore", "verify", "data", "fit", "",
@@ -84,7 +86,6 @@ def light(monkeypatch, tmp_path):
             monkeypatch.setattr(import_module(f"polyceptron.{module}"), name, stop)
 
 
-@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.sampled_from(COMMANDS), st.lists(WORDS, max_size=7))
 def test_random_arguments_end_in_an_exit_code(command, words):
@@ -128,7 +129,6 @@ def test_options_that_may_not_go_together_end_in_a_sentence(command, asked):
     assert err.strip()
 
 
-@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.text(alphabet="0123456789.:,-+einfax ", max_size=12), st.sampled_from(["-a", "--ridge"]))
 def test_random_numbers_end_in_a_sentence_or_an_answer(text, option):

@@ -285,7 +285,7 @@ def test_branches_meet_at_the_fold_and_not_before():
     assert {p.branch for p in fixed_points(teacher, fold + 1e-9)} == {"optimal", "amp", "informed"}
 
 
-@pytest.mark.parametrize("noise", ["none", "flips:0.1", "gaussian:0.003", "softmax:50"])
+@pytest.mark.parametrize("noise", ["none", "flips:0.1", "gaussian:0.003", "softmax:100"])
 def test_free_entropies_are_equal_where_the_better_state_takes_over(noise):
     """At α_IT, also where the better state is near perfect learning and far out on the curve."""
     teacher = Teacher(3, "rademacher", noise)

@@ -23,7 +23,7 @@ def never_falls(values, bars):
     return all(np.diff(values) >= -(np.array(bars[1:]) + np.array(bars[:-1])))
 
 
-@pytest.mark.parametrize(("k", "noise"), [*FEW, MANY[-1]])
+@pytest.mark.parametrize(("k", "noise"), [*FEW, *MANY])
 def test_the_training_loss_rises_with_the_ridge(k, noise):
     """It is least where nothing else is paid for."""
     found = points(k, noise, "cross-entropy", (0.01, 0.012), [3.0], 1e-3 if k > 3 else None)
@@ -32,7 +32,7 @@ def test_the_training_loss_rises_with_the_ridge(k, noise):
     assert loss[1] > loss[0]
 
 
-@pytest.mark.parametrize("k", [2, 3, 10])
+@pytest.mark.parametrize("k", [2, 3, 5, 10])
 @pytest.mark.parametrize("noise", NOISES)
 def test_at_the_best_ridge_more_data_do_not_hurt(k, noise):
     alphas = np.geomspace(0.05, 100, 15)
@@ -43,12 +43,9 @@ def test_at_the_best_ridge_more_data_do_not_hurt(k, noise):
         assert found[1].generalisation_error < found[0].generalisation_error
 
 
-@pytest.mark.parametrize(
-    ("loss", "k", "noise"),
-    [("square", *case) for case in (*FEW, *MANY)]
-    + [("cross-entropy", *case) for case in (*FEW, MANY[-1])],
-)
-def test_errors_are_smooth_in_the_logarithm_of_alpha(loss, k, noise):
+@pytest.mark.parametrize(("k", "noise"), [*FEW, *MANY])
+@pytest.mark.parametrize("loss", ["square", "cross-entropy"])
+def test_errors_are_smooth_in_the_logarithm_of_alpha(k, noise, loss):
     """Fourth differences: of a curve with features of scale 1 in ln α they are h⁴ of its size."""
     step, weights = 0.02, np.array([1.0, -4.0, 6.0, -4.0, 1.0])
     if k > 3 and loss != "square":  # third ones, of fewer points

@@ -66,7 +66,7 @@ def channel_step(q, alpha, z, xi):
 @pytest.mark.slow
 def test_matrix_equations_come_to_the_symmetric_point():
     rng = np.random.default_rng(0)
-    z, xi = rng.standard_normal((2, 12_000, 2))
+    z, xi = rng.standard_normal((2, 24_000, 2))
     alpha = 1.5
     q = np.array([[0.9, -0.2], [-0.2, 0.3]])  # far from q(I + 11ᵀ)
     precision = np.linalg.inv(SIGMA)

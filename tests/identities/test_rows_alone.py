@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyceptron import ERM, Mixture, Perceptron, Teacher, transitions
-from polyceptron.problem import ESTIMATORS, LOSSES, BayesOptimal
+from polyceptron import ERM, Mixture, Perceptron, Teacher, separability, transitions
+from polyceptron.problem import ESTIMATORS, BayesOptimal
 from polyceptron.questions.curve_rows import curve_rows
-from polyceptron.theory.separability import separable_up_to
+
+pytestmark = pytest.mark.slow
 
 TEACHERS = {
     "k=2": Teacher(2, "rademacher"),
@@ -19,6 +20,7 @@ TEACHERS = {
     "k=3 gaussian": Teacher(3),
     "k=3 steps": Teacher(3, "ternary", "gaussian:0.02"),
     "k=4": Teacher(4, "rademacher"),
+    "k=10": Teacher(10, "rademacher"),
     "perceptron flips": Perceptron("rademacher", "flips:0.1"),
 }
 AWAY = (0.0, 1e-15, -1e-15, 1e-12, -1e-12, 1e-7, -1e-7, 1e-3, -1e-3)
@@ -38,7 +40,6 @@ def alone(name: str, branch: str, alpha: float) -> dict:
     return curve_rows(TEACHERS[name], BayesOptimal(), [alpha], branch=branch)[0]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("branch", ["optimal", "amp"])
 @pytest.mark.parametrize("name", TEACHERS)
 @settings(max_examples=4)
@@ -48,7 +49,6 @@ def test_a_row_does_not_depend_on_its_company(name, branch, data):
     compare(name, branch, alphas)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("branch", ["optimal", "amp"])
 @pytest.mark.parametrize("name", TEACHERS)
 def test_all_rows_at_once_are_the_rows_alone(name, branch):
@@ -80,36 +80,43 @@ NUMBERS = {
     "training_error": "training_error_uncertainty",
     "training_loss": "training_loss_uncertainty",
 }
+threshold = cache(lambda teacher: separability(teacher).alpha_s)
 BESIDE = (-0.02, -1e-3, -1e-6, 1e-6, 1e-3, 0.02)
 
 
-# Lists of rows know of a loss whether it has a ridge: others with one are asked at two classes.
-RIDGED = {*LOSSES.choices, "cross-entropy, best ridge"} - {"cross-entropy", "square", "max-margin"}
-CASES = [(name, k) for k in NOISY for name in STUDENTS if k == 2 or name not in RIDGED]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "k"), CASES)
+@pytest.mark.parametrize("k", NOISY)
+@pytest.mark.parametrize("name", STUDENTS)
 @settings(max_examples=1)
 @given(data=st.data())
 def test_a_row_of_any_estimator_does_not_depend_on_its_company(name, k, data):
     """On both sides of α_s, where weights without a ridge diverge, and of α = 1, the square's."""
-    limit = separable_up_to(NOISY[k], False)
+    limit = threshold(NOISY[k])
     alphas = [*(limit * (1 + x) for x in BESIDE), 0.3, 1.0, 1 + 1e-6, 20.0]
-    company = data.draw(st.permutations(alphas))[: data.draw(st.integers(2, 3))]
+    company = data.draw(st.permutations(alphas))[: data.draw(st.integers(2, 5))]
     compare_students(NOISY[k], STUDENTS[name], company)
 
 
-MANY = Teacher(5, noise="gaussian:0.3")
+MANY = {4: Teacher(4, noise="flips:0.1"), 5: Teacher(5, noise="gaussian:0.3")}
 
 
-@pytest.mark.slow
-def test_nor_do_rows_of_more_classes():
-    """Whose averages are taken by other rules."""
-    compare_students(MANY, "cross-entropy", [3.0, 1.0])
+@pytest.mark.parametrize(
+    ("name", "k"),
+    [
+        ("cross-entropy", 5),
+        ("cross-entropy, no ridge", 5),
+        ("max-margin", 5),
+        ("hinge", 4),
+    ],
+)
+@settings(max_examples=1)
+@given(data=st.data())
+def test_nor_do_rows_of_more_classes(name, k, data):
+    """On both sides of α_s, close to it and far away."""
+    limit = threshold(MANY[k])
+    company = data.draw(st.permutations([limit * (1 - 1e-2), limit * (1 + 2e-2), 20.0]))[:2]
+    compare_students(MANY[k], STUDENTS[name], company)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shares", [(0.8, 0.2), (0.5, 0.3, 0.2), (0.4, 0.3, 0.2, 0.1)])
 def test_nor_do_rows_of_unequal_classes(shares):
     """To the last digit: no row begins where another ended."""

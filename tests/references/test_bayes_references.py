@@ -1,7 +1,11 @@
 """Published and independently computed values of the Bayes-optimal theory: verify's tables."""
 
-import pytest
+import math
 
+import pytest
+from tests.references.known_values import ARGMAX_OF_TWO, PERCEPTRON, binary_transitions
+
+import polyceptron as pc
 from polyceptron.problem import Teacher
 from polyceptron.report.verify import BAYES, THRESHOLD_DIGITS, THRESHOLDS
 from polyceptron.theory.bayes.fixed_points import fixed_points
@@ -32,9 +36,21 @@ def test_errors(k, noise, alpha, error, digits):
         assert point.clean_error < error - 0.01
 
 
-def test_overlaps():
-    assert fixed_points(Teacher(3), 1.0)[0].q == pytest.approx(0.41896565, abs=1e-8)
-    assert fixed_points(Teacher(3), 5.0)[0].q == pytest.approx(0.89516479, abs=1e-8)
+def test_transitions_of_two_classes_from_scratch():
+    """Values ±1; differences of two of them, in units of their deviation, for the argmax."""
+    found = binary_transitions([-1, 1], [0.5, 0.5])
+    assert found == pytest.approx(PERCEPTRON, abs=THRESHOLD_DIGITS)
+    unit = math.sqrt(2)
+    found = binary_transitions([-unit, 0, unit], [0.25, 0.5, 0.25])
+    assert found == pytest.approx(ARGMAX_OF_TWO, abs=THRESHOLD_DIGITS)
+
+
+@pytest.mark.parametrize(("alpha", "q"), [(1.0, 0.41896565), (5.0, 0.89516479)])
+def test_overlaps(alpha, q):
+    """The digits of q are those at which the error is that of the table BAYES, to its digits."""
+    assert fixed_points(Teacher(3), alpha)[0].q == pytest.approx(q, abs=1e-8)
+    (known,) = [row for row in BAYES if row[:3] == (3, "none", alpha)]
+    assert pc.generalisation_error(math.sqrt(q), 3) == pytest.approx(known[3], abs=known[4])
 
 
 def test_gaussian_prior_has_no_transition():

@@ -21,6 +21,8 @@ from polyceptron.lab.tasks import expand
 from polyceptron.problem import LOSSES, PRIORS, as_prior
 from polyceptron.store import Store
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
 SOURCE = Path(pc.__file__).parent
 
 
@@ -31,7 +33,6 @@ def toys() -> Iterator[None]:
     toy_members.unregister()
 
 
-@pytest.mark.slow
 def test_they_pass_the_harness() -> None:
     check_loss_member(ToyLoss(), 3)
     check_prior(ToyPrior())
@@ -51,7 +52,6 @@ def test_the_shell_computes_with_them() -> None:
     assert 0 < row["generalisation_error"] < 0.5
 
 
-@pytest.mark.slow
 def test_theory_and_data_agree_on_them() -> None:
     """Message passing with the prior and a fit of the loss, at d = 400, against the theory."""
     teacher = pc.Teacher(2, prior=as_prior("toy-prior"))
@@ -81,7 +81,6 @@ dimension = [30]
 """
 
 
-@pytest.mark.slow
 def test_a_sweep_takes_them_to_its_workers(tmp_path: Path) -> None:
     """Workers are fresh processes, which have not registered anything; an estimator as well.
 

@@ -4,15 +4,12 @@ import json
 import os
 import socket
 import stat
-import sys
-import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
-from forked_work import Forked
+from programs import Program, commands
 
-from polyceptron.cli import main
 from polyceptron.errors import InvalidInput
 from polyceptron.files import (
     check_readable,
@@ -212,15 +209,7 @@ COMMANDS = [
 ]
 
 
-def _ask(lines):
-    for line in lines:
-        sys.argv = ["polyceptron", *line.split()]
-        try:
-            main()
-        except SystemExit as ended:
-            sys.stderr.write(f"code {ended.code}\n")
-
-
+@pytest.mark.process
 def test_commands_answer_at_once_and_change_nothing(tmp_path):
     """No command computes, hangs or replaces: one sentence, exit code 2; all of one process."""
     from polyceptron.store import Store
@@ -242,11 +231,7 @@ def test_commands_answer_at_once_and_change_nothing(tmp_path):
         for node in nodes
         for command in COMMANDS
     ]
-    ended = Forked(_ask, lines)
-    limit = threading.Timer(300, ended.kill)
-    limit.start()
-    _, errors = ended.communicate()
-    limit.cancel()
+    _, errors = Program(commands, lines).communicate()
     said = errors.splitlines()
     assert len(said) == 2 * len(lines), errors  # a sentence and a code for each
     assert said[1::2] == ["code 2"] * len(lines)

@@ -1,7 +1,6 @@
 """What this package never does: run text as code, build SQL from values, listen to the network."""
 
 import ast
-import gc
 import re
 from functools import cache
 from pathlib import Path
@@ -16,23 +15,13 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 @cache
 def trees():
-    """Every file of the package, parsed where a test looks at it: all workers import this file.
-
-    The collector would look for garbage among nodes that are all kept: it takes half of the time.
-    """
-    gc.disable()
-    try:
-        found = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
-        for tree in found.values():
-            calls(tree)
-        return found
-    finally:
-        gc.enable()
+    """Every file of the package, parsed when a test first looks: all workers import this file."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 
 @pytest.fixture(autouse=True, scope="module")
 def forgotten_afterwards():
-    """A million nodes, through which the collector would look in every later test."""
+    """The trees are large, and no other file uses them."""
     yield
     for kept in (trees, nodes, calls):
         kept.cache_clear()

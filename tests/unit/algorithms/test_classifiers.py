@@ -22,6 +22,8 @@ from polyceptron.fit.amp_classifier import AMPClassifier, Independent, left_out
 from polyceptron.fit.erm_classifier import ERMClassifier
 from polyceptron.problem import CrossEntropy, Teacher, as_channel
 
+pytestmark = pytest.mark.slow
+
 BOTH = [ERMClassifier(), AMPClassifier(noise="gaussian:0.2")]
 
 
@@ -32,9 +34,9 @@ def accuracy(model, X, y, folds):
         return cross_val_score(model, X, y, cv=cv, error_score="raise").mean()
 
 
-def third_of_the_digits(return_X_y):
+def half_of_the_digits(return_X_y):
     X, y = load_digits(return_X_y=return_X_y)
-    return X[::3], y[::3]
+    return X[::2], y[::2]
 
 
 @cache
@@ -43,25 +45,22 @@ def logistic_regression(load, folds):
     return accuracy(rival, *load(return_X_y=True), folds)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])
 @pytest.mark.parametrize("model", [ERMClassifier(), AMPClassifier()], ids=["erm", "amp"])
 def test_real_data_within_two_points_of_logistic_regression(load, model):
     X, y = load(return_X_y=True)
-    assert accuracy(model, X, y, 2) >= logistic_regression(load, 2) - 0.02
+    assert accuracy(model, X, y, 5) >= logistic_regression(load, 5) - 0.02
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", [ERMClassifier(), AMPClassifier()], ids=["erm", "amp"])
 def test_digits_within_two_points_of_logistic_regression(model):
-    X, y = third_of_the_digits(return_X_y=True)
-    assert accuracy(model, X, y, 2) >= logistic_regression(third_of_the_digits, 2) - 0.02
+    X, y = half_of_the_digits(return_X_y=True)
+    assert accuracy(model, X, y, 2) >= logistic_regression(half_of_the_digits, 2) - 0.02
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize("k", [2, 3, 4])
 def test_message_passing_is_calibrated_on_its_own_model(k):
-    gaps = []
+    gaps, rival_gaps = [], []
     for seed in range(3):
         X, y, W = Teacher(k).sample(400, 200, seed=seed)
         fresh = np.random.default_rng(100 + seed).standard_normal((4000, 200))
@@ -71,14 +70,13 @@ def test_message_passing_is_calibrated_on_its_own_model(k):
         confidence, hit = p.max(1), p.argmax(1) == truth
         order = np.argsort(confidence).reshape(4, -1)
         gaps.append(hit[order].mean(1) - confidence[order].mean(1))
-    sharp = ERMClassifier(ridge=1e-3, fit_intercept=False, tol=1e-3).fit(X, y)
-    rival_gap = sharp.score(fresh, truth) - sharp.predict_proba(fresh).max(1).mean()
+        sharp = ERMClassifier(ridge=1e-3, fit_intercept=False).fit(X, y)
+        rival_gaps.append(sharp.score(fresh, truth) - sharp.predict_proba(fresh).max(1).mean())
     # 3000 samples a bin: 0.009 from sampling, and each training set moves by about as much.
     assert np.abs(np.mean(gaps, 0)).max() < 0.04
-    assert rival_gap < -0.1  # the same test finds a classifier that is too sure
+    assert np.mean(rival_gaps) < -0.1  # the same test finds a classifier that is too sure
 
 
-@pytest.mark.slow
 def test_message_passing_beats_erm_on_its_own_model():
     scores = []
     for seed in range(2):
@@ -252,10 +250,10 @@ def test_no_warning_where_the_minimiser_is_zero():
     y = np.repeat([0, 1, 2], 15)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for loss in ("square", "cross-entropy"):
+        for loss in ("cross-entropy", "square"):
             model = ERMClassifier(loss).fit(X, y)
             assert np.abs(model.coef_).max() < 1e-12
-        assert np.allclose(model.predict_proba(X), 1 / 3)
+        assert np.allclose(ERMClassifier().fit(X, y).predict_proba(X), 1 / 3)
 
 
 @pytest.mark.parametrize("noise", ["none", "gaussian:0.3", "flips:0.1"])
@@ -277,8 +275,7 @@ def test_every_noise_in_the_classifier(noise):
     assert np.allclose(own.predict_proba(fresh).sum(1), 1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("noise", ["gaussian:0.3", "flips:0.1"])
+@pytest.mark.parametrize("noise", ["none", "gaussian:0.3", "flips:0.1"])
 def test_cavity_fields_are_those_of_a_fit_without_the_sample(noise):
     X, y, _ = Teacher(3, noise=noise).sample(300, 120, seed=3)
     channel = as_channel(noise)
@@ -287,9 +284,9 @@ def test_cavity_fields_are_those_of_a_fit_without_the_sample(noise):
     found = left_out(open_design(X), y, channel, model)
     fields = X @ found.mean / np.sqrt(120)
     off, naive = [], []
-    for i in range(0, 300, 30):
+    for i in range(0, 300, 20):
         rest = np.delete(np.arange(300), i)
-        without = pc.amp(X[rest], y[rest], noise=channel, n_classes=3, tol=1e-5).weights
+        without = pc.amp(X[rest], y[rest], noise=channel, n_classes=3).weights
         apart = X[i] @ without / np.sqrt(120)
         off.append(np.linalg.norm(found.cavity[i] - apart))
         naive.append(np.linalg.norm(fields[i] - apart))
@@ -345,7 +342,7 @@ def test_bad_parameters_are_sentences():
 
 def test_message_passing_takes_the_scaling_of_the_better_leave_one_out_score():
     X, y = load_digits(return_X_y=True)
-    X, y = X[:120, 16:48], y[:120]
+    X, y = X[:200, 16:48], y[:200]
     each = {kind: AMPClassifier(scaling=kind).fit(X, y) for kind in ("standard", "global", "auto")}
     losses = {kind: model.log_loss_[0] for kind, model in each.items()}
     best = min(("standard", "global"), key=losses.get)

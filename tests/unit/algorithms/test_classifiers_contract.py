@@ -14,15 +14,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from polyceptron.fit.amp_classifier import AMPClassifier
 from polyceptron.fit.erm_classifier import ERMClassifier
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 @pytest.mark.filterwarnings("ignore:the best ridge is the")  # of random labels
 @parametrize_with_checks(
     [
         ERMClassifier(),
         ERMClassifier("square", ridge=1.0),
-        AMPClassifier(tol=1e-2),
-        AMPClassifier(variances="shared", noise="gaussian:0.1", fit_intercept=False, tol=1e-2),
+        AMPClassifier(),
+        AMPClassifier(variances="shared", noise="gaussian:0.1", fit_intercept=False),
     ]
 )
 def test_estimator_contract(estimator, check):

@@ -235,6 +235,7 @@ def test_bad_input_is_a_sentence(change, message):
         fit_erm(given.pop("X"), given.pop("y"), given.pop("loss"), given.pop("ridge"), **given)
 
 
+@pytest.mark.process
 def test_a_fit_loads_no_theory():
     program = (
         "import sys, polyceptron as pc\n"

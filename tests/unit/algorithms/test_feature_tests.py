@@ -76,7 +76,7 @@ def test_the_statistic_is_that_of_a_refit_without_the_feature(k, ridge, size, st
     X, y, _ = draw(*size, k, 1, strength=strength)
     d, n = X.shape[1], len(X)
     found = ERMClassifier(ridge=ridge, scaling="standard").fit(X, y).feature_tests(X, y)
-    for j in (0, 1):
+    for j in (0, 1, d // 3):
         rest = np.delete(X, j, 1)
         fit = ERMClassifier(ridge=ridge * d / (d - 1), scaling="standard").fit(rest, y)
         g = CrossEntropy().gradient(np.log(fit.predict_proba(rest)), y)[:, :-1]
@@ -91,7 +91,7 @@ def test_the_statistic_is_that_of_a_refit_without_the_feature(k, ridge, size, st
 
 
 def test_many_samples_a_feature_bring_wald_back():
-    X, y, _ = draw(4000, 4, 3, 2)
+    X, y, _ = draw(6000, 4, 3, 2)
     found = ERMClassifier(ridge=0).fit(X, y).feature_tests(X, y)
     assert found["statistic"][::2].to_numpy() == pytest.approx(wald(X, y, 3)[::2], rel=0.03)
     coef = LogisticRegression(C=np.inf, tol=1e-8, max_iter=5000).fit(X / X.std(0), y).coef_
@@ -167,23 +167,23 @@ def test_features_that_others_determine_and_wrong_samples():
 
 def test_intervals_hold_what_fresh_samples_show():
     inside = []
-    for seed in range(30):
+    for seed in range(40):
         X, y, _ = draw(4000, 5, 3, seed)
         model = ERMClassifier(ridge=0.1).fit(X[:120], y[:120])
         found = model.held_out_scores(X[:120], y[:120], level=0.9)
         chance = model.predict_proba(X[120:])[np.arange(3880), y[120:]]
         fresh = np.array([1 - model.score(X[120:], y[120:]), -np.log(chance).mean()])
         inside.append((found["low"] < fresh) & (fresh < found["high"]))
-    assert (np.mean(inside, 0) >= 0.78).all()  # 0.9, less 2.2 standard errors
+    assert (np.mean(inside, 0) >= 0.78).all()  # 3.1 would be outside of 4 in 40 by chance
     left = []
-    for i in range(40):
-        rest = np.arange(40) != i
+    for i in range(60):
+        rest = np.arange(60) != i
         left.append(
-            ERMClassifier(ridge=0.1, scaling="standard").fit(X[:40][rest], y[:40][rest])
+            ERMClassifier(ridge=0.1, scaling="standard").fit(X[:60][rest], y[:60][rest])
             .predict_log_proba(X[[i]])[0, y[i]]
         )  # fmt: skip
-    model = ERMClassifier(ridge=0.1, scaling="standard").fit(X[:40], y[:40])
-    found = model.held_out_scores(X[:40], y[:40])
+    model = ERMClassifier(ridge=0.1, scaling="standard").fit(X[:60], y[:60])
+    found = model.held_out_scores(X[:60], y[:60])
     assert found["value"]["log_loss"] == pytest.approx(-np.mean(left), rel=0.01)
     with pytest.raises(InvalidInput, match="level"):
-        model.held_out_scores(X[:40], y[:40], level=95)
+        model.held_out_scores(X[:60], y[:60], level=95)

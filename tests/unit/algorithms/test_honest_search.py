@@ -25,6 +25,8 @@ from polyceptron.errors import InvalidInput
 from polyceptron.fit.erm_classifier import ERMClassifier
 from polyceptron.fit.linear_classifier import Scaling
 
+pytestmark = pytest.mark.slow
+
 GRID = [10.0, 0.3, 0.01]
 at_an_end = pytest.mark.filterwarnings("ignore:the best ridge is the")
 
@@ -94,13 +96,11 @@ def uneven():
 
 
 @at_an_end
-@pytest.mark.parametrize(
-    ("scaling", "fit_intercept"),
-    [("standard", True), ("standard", False), ("global", True), ("none", False)],
-)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("scaling", ["standard", "global", "none"])
 def test_scaling_is_that_of_the_training_rows(tight, uneven, scaling, fit_intercept):
     X, y = uneven
-    splits = list(StratifiedKFold(3, shuffle=True, random_state=0).split(X, y))
+    splits = list(StratifiedKFold(4, shuffle=True, random_state=0).split(X, y))
     options = {"scaling": scaling, "fit_intercept": fit_intercept}
     area = X.var(0).mean() if scaling == "none" else 1.0
     ours = ERMClassifier(ridges=area * np.array(GRID), cv=splits, **options).fit(X, y)
@@ -109,7 +109,6 @@ def test_scaling_is_that_of_the_training_rows(tight, uneven, scaling, fit_interc
 
 
 @at_an_end
-@pytest.mark.slow
 def test_leave_one_out_leaves_the_sample_out_of_the_scaling_too(tight, uneven):
     X, y = uneven[0][:60, 60:], uneven[1][:60]
     X = np.hstack([X, np.where(np.arange(60)[:, None] % 20 == np.arange(6), 5.0, 0.0)])
@@ -120,12 +119,11 @@ def test_leave_one_out_leaves_the_sample_out_of_the_scaling_too(tight, uneven):
 
 
 @at_an_end
-@pytest.mark.slow
 def test_a_splitter_trains_on_its_own_rows(tight):
     X, y = load_digits(return_X_y=True)
-    X, y = X[:300], y[:300]
-    test = np.arange(200, 300)
-    few, many = ([(np.arange(size), test)] for size in (60, 200))
+    X, y = X[:500], y[:500]
+    test = np.arange(400, 500)
+    few, many = ([(np.arange(size), test)] for size in (60, 400))
     for splits in (few, many, TimeSeriesSplit(2, gap=20)):
         pairs = splits if isinstance(splits, list) else list(splits.split(X))
         ours = ERMClassifier(ridges=GRID, cv=splits, scaling="global").fit(X, y)
@@ -159,7 +157,6 @@ def test_groups_are_routed_to_the_splitter():
     np.testing.assert_allclose(search.best_estimator_.ridge_, apart.ridge_)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("k", "ridge"), [(3, 0.001), (2, 0.01)])
 def test_leave_one_out_at_small_ridges_is_that_of_refits(tight, k, ridge):
     """One Newton step was optimistic here: 1.12 in place of 2.08."""
@@ -179,7 +176,6 @@ def partly_separated():
 
 
 @at_an_end
-@pytest.mark.slow
 @pytest.mark.parametrize("way", ["leave-one-out", "folds"])
 def test_fields_that_run_away_are_followed(way):
     """Fits that ended where the objective hardly fell said 1.21 in place of 1.37, and 1.23 (folds).
@@ -199,7 +195,7 @@ def test_fields_that_run_away_are_followed(way):
         assert abs(score - refitted(X, y, splits, ridge)) < 0.1 * error
 
 
-@pytest.mark.parametrize("seed", [4, 7])
+@pytest.mark.parametrize("seed", [4, 7, 10])
 def test_small_ridges_are_not_taken_by_luck(seed):
     """Halves of wine none of whose samples is mistaken when left out: the score falls for ever.
 
@@ -249,14 +245,13 @@ def test_the_ridge_in_units_of_scikit_learn(load, k):
         np.testing.assert_allclose(p, q, atol=2e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scaling", ["auto", "standard", "global", "none"])
 def test_units_of_the_features_change_nothing(scaling):
     X, y = load_digits(return_X_y=True)
     rare = np.r_[np.flatnonzero(y == 3), np.flatnonzero(y == 8)[:12]]
     X, y = X[rare], y[rare]
     first = ERMClassifier(scaling=scaling).fit(X, y)
-    for factor in (1 / 255, 1e6)[scaling != "auto" :]:
+    for factor in (1 / 255, 255.0, 1e6):
         again = ERMClassifier(scaling=scaling).fit(X * factor, y)
         assert again.scaling_ == first.scaling_
         p, q = (m.predict_proba(f * X) for m, f in ((first, 1.0), (again, factor)))

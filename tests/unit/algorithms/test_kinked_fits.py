@@ -17,7 +17,7 @@ def objective(loss, X, y, W, ridge, weights=1.0):
 
 
 def test_crammer_and_singers_objective_is_not_above_scikit_learns():
-    X, y, _ = pc.Teacher(3, noise="gaussian:0.5").sample(120, 20, 0)
+    X, y, _ = pc.Teacher(3, noise="gaussian:0.5").sample(200, 20, 0)
     fit = pc.fit_erm(X, y, "hinge", 1.0, strict=True, tol=1e-5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -30,8 +30,8 @@ def test_crammer_and_singers_objective_is_not_above_scikit_learns():
 
 @pytest.mark.parametrize("loss", ["hinge", "weston-watkins"])
 def test_the_bound_holds_and_no_other_weights_are_better(loss):
-    X, y, _ = pc.Teacher(4, noise="flips:0.1").sample(60, 12, 1)
-    weights = 1.0 + np.arange(60) % 3
+    X, y, _ = pc.Teacher(4, noise="flips:0.1").sample(100, 20, 1)
+    weights = 1.0 + np.arange(100) % 3
     fit = pc.fit_erm(X, y, loss, 0.5, sample_weight=weights)
     loose = pc.fit_erm(X, y, loss, 0.5, sample_weight=weights, tol=1e-2)
     size = np.linalg.norm(fit.weights)
@@ -88,8 +88,8 @@ def test_with_an_intercept_two_classes_are_a_support_vector_machine():
 def test_with_an_intercept_no_step_is_below_the_certified_minimum(loss):
     """Strong convexity: at U the objective is at least P̂ + (λ/2)‖U − Ŵ‖², whatever b is."""
     rng = np.random.default_rng(1)
-    X, ridge = rng.standard_normal((50, 5)), 0.3
-    y = (X @ rng.standard_normal((5, 3)) + rng.standard_normal((50, 3)) + [1, 0, 0]).argmax(1)
+    X, ridge = rng.standard_normal((80, 5)), 0.3
+    y = (X @ rng.standard_normal((5, 3)) + rng.standard_normal((80, 3)) + [1, 0, 0]).argmax(1)
     fit = pc.fit_erm(X, y, loss, ridge, intercept=True)
     assert fit.status == "ok"
 

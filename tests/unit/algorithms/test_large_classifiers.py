@@ -20,11 +20,11 @@ def data(tmp_path_factory):
     """Features far from 0, on many scales, one of them constant; labels that are words."""
     rng = np.random.default_rng(0)
     size = np.geomspace(0.1, 10, 20)
-    X = rng.standard_normal((300, 20)) * size + np.linspace(-300, 300, 20)
+    X = rng.standard_normal((400, 20)) * size + np.linspace(-300, 300, 20)
     X[:, 7] = 3.0
     fields = (X - X.mean(0)) / size @ rng.standard_normal((20, 3))
     y = np.array(["left", "middle", "right"])[
-        (fields + 2 * rng.standard_normal((300, 3))).argmax(1)
+        (fields + 2 * rng.standard_normal((400, 3))).argmax(1)
     ]
     path = tmp_path_factory.mktemp("large") / "X.npy"
     np.save(path, X)
@@ -63,7 +63,7 @@ def test_the_same_as_of_an_array(data, name):
 
 def test_a_large_map_is_standardised_as_it_is_read(tmp_path):
     rng = np.random.default_rng(1)
-    X = rng.standard_normal((24000, 400), dtype=np.float32) * 3 + 5
+    X = (rng.standard_normal((24000, 400)) * 3 + 5).astype(np.float32)
     y = (X[:, :3] + rng.standard_normal((24000, 3))).argmax(1)
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
@@ -90,8 +90,8 @@ def test_an_array_in_memory_is_scaled_without_a_copy(name, dtype, order, monkeyp
         "amp": pc.AMPClassifier(variances="shared", noise="gaussian:1", tol=0.1),
     }
     rng = np.random.default_rng(2)
-    n, d = (32_000 // np.dtype(dtype).itemsize, 800) if name == "erm" else (24_000, 320)  # and d²
-    X = np.asarray(rng.standard_normal((n, d), dtype=dtype) * 3 + 5, order=order)
+    n, d = (8000, 800) if name == "erm" else (24_000, 320)  # of which d² numbers are needed, too
+    X = np.asarray(rng.standard_normal((n, d)) * 3 + 5, dtype=dtype, order=order)
     y = (X[:, :3] + rng.standard_normal((n, 3))).argmax(1)
     models[name].fit(X[:90], y[:90])
     tracemalloc.start()
@@ -133,10 +133,10 @@ def test_samples_of_no_weight_are_left_out_of_an_array():
 def test_sentences_for_large_data(data):
     X, y, large = data
     for given in large.values():
-        with pytest.raises(ValueError, match="from row 299 of X on there is none"):
+        with pytest.raises(ValueError, match="from row 399 of X on there is none"):
             pc.ERMClassifier().fit(given, y[:-1])
         with pytest.raises(ValueError, match="above 0 where X is too large to copy"):
-            pc.ERMClassifier().fit(given, y, sample_weight=np.arange(300.0))
+            pc.ERMClassifier().fit(given, y, sample_weight=np.arange(400.0))
     found = pc.ERMClassifier(ridge=1.0).fit(X, y)
     with pytest.raises(ValueError, match="X has 5 features, but ERMClassifier was fitted to 20"):
         found.predict(large["dask"][:, :5].rechunk({1: -1}))

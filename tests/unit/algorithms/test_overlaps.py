@@ -15,6 +15,8 @@ from polyceptron.numerics.orthant import argmax_orthant
 from polyceptron.problem import as_channel
 from polyceptron.sides.generalisation import generalisation_error
 
+pytestmark = pytest.mark.slow
+
 
 def monte_carlo(W, T, n, seed):
     """The error on n samples and its standard error; x is drawn in the span of the weights."""
@@ -39,7 +41,6 @@ def symmetric_pair(k, rho, seed=0):
     return rho * T + math.sqrt(1 - rho**2) * Q[:, k:], T
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "d", "rho", "uneven"),
     [(2, 8, 0.6, True), (3, 40, 0.2, False), (3, 60, 0.97, True), (4, 8, 0.6, True)],
@@ -104,7 +105,7 @@ def test_perfect_and_opposite_weights(k):
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_zero_weights_answer_the_first_class(k):
     T = np.random.default_rng(k).standard_normal((40, k))
-    value, uncertainty = exact_generalisation_error(np.zeros_like(T), T, tol=1e-3)
+    value, uncertainty = exact_generalisation_error(np.zeros_like(T), T)
     rate, spread = monte_carlo(np.zeros_like(T), T, 100_000, seed=3)
     assert abs(value - rate) < 4 * math.hypot(spread, uncertainty)
 
@@ -125,7 +126,6 @@ def test_two_classes_keep_relative_precision_at_small_angles():
     assert values[0] / values[1] == pytest.approx(10, rel=1e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "noise"),
     [(2, "gaussian:0.3"), (2, "softmax:1.5"), (3, "flips:0.15"), (3, "softmax:1.5"),
@@ -137,7 +137,7 @@ def test_error_on_labels_as_drawn_agrees_with_drawn_labels(k, noise):
     W, T = pair(k, d, 0.8, seed=k)
     T = 1.3 * T
     for student in (W, T):
-        value, uncertainty = exact_generalisation_error(student, T, noise=noise, tol=2e-3)
+        value, uncertainty = exact_generalisation_error(student, T, noise=noise)
         rng = np.random.default_rng(11)
         _, R = np.linalg.qr(np.hstack([student, T]))
         z = rng.standard_normal((n, R.shape[0])) @ R / math.sqrt(d)
@@ -162,14 +162,13 @@ def test_symmetric_weights_with_noise_give_the_channels_own_error(k):
     assert exact_generalisation_error(T, T, noise="flips:0.2").value == pytest.approx(0.2)
 
 
-@pytest.mark.slow
 def test_the_uncertainty_of_many_classes_holds_in_99_of_100_cases():
-    """Of seeds with few points each, against the mean of all."""
+    """Fifty seeds, each with few points, against the mean of all."""
     W, T = pair(5, 12, 0.9, seed=100, uneven=True)
-    found = np.array([exact_generalisation_error(W, T, tol=0.5, seed=s) for s in range(25)])
+    found = np.array([exact_generalisation_error(W, T, tol=0.5, seed=s) for s in range(50)])
     inside = np.abs(found[:, 0] - found[:, 0].mean()) <= found[:, 1]
-    assert inside.sum() >= 23  # 24.75 expected; fewer than 23 happen once in 500 runs
-    assert (np.abs(found[:, 0] - found[:, 0].mean()) <= found[:, 1] / 2.947).sum() < 22
+    assert inside.sum() >= 47  # 49.5 expected; fewer than 47 happen once in 600 runs
+    assert (np.abs(found[:, 0] - found[:, 0].mean()) <= found[:, 1] / 2.947).sum() < 45
 
 
 def test_overlaps_ignore_what_is_common_to_all_classes():

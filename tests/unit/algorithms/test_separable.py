@@ -55,7 +55,7 @@ def test_against_a_linear_programme(k, alpha, way, monkeypatch):
     if way == "large":
         monkeypatch.setattr(separable, "_SMALL", 0)
     d = 20
-    for seed in range(2):
+    for seed in range(4):
         X, y, _ = pc.Teacher(k, noise="gaussian:1").sample(int(alpha * d), d, seed=seed)
         found = pc.is_separable(X, y, n_classes=k)
         assert found.separable is linear_programme(X, y, k)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import multiprocessing
 import os
 import signal
-import time
 from itertools import groupby
-from pathlib import Path
 
 import numpy as np
 import pytest
-from watched_fits import KILLED, RUNS
+from programs import Program
+from watched_fits import KILLED, RUNS, slow_fit
 
 import polyceptron as pc
 from polyceptron.data import watching
@@ -22,10 +20,12 @@ from polyceptron.fit import amp_classifier
 from polyceptron.fit import ridge_search as ridge_choice
 from polyceptron.rows import Status
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
 
 @pytest.fixture(scope="module")
 def data():
-    return pc.Teacher(3).sample(150, 50, 0)
+    return pc.Teacher(3).sample(240, 80, 0)
 
 
 def stop_at(count, seen):
@@ -106,8 +106,8 @@ def test_work_of_many_fits_ends_with_an_interrupted_one(data, monkeypatch):
 
 
 @pytest.mark.parametrize("loss", ["cross-entropy", "square"])
-def test_a_search_stops_with_the_best_so_far(loss, monkeypatch):
-    X, y, _ = pc.Teacher(3).sample(100, 20, 0)
+def test_a_search_stops_with_the_best_so_far(data, loss, monkeypatch):
+    X, y, _ = data
     most = 3
     held_out, calls = ridge_choice.LeaveOneOut.held_out, []
 
@@ -156,29 +156,6 @@ def test_a_search_of_noises_stops_with_the_best_so_far(data, monkeypatch):
     assert model.score(X, y) > 0.5
 
 
-def begin(kind: str, folder: Path, path: Path | None = None):
-    """A fit in a process of its own, forked from this one, and the lines that it writes."""
-
-    def work():
-        # A shell that runs these tests in the background would have it ignore Ctrl-C.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        with open(write, "w", buffering=1) as out:
-
-            def listen(now):
-                print(now.iteration, now.max_iter, file=out)
-                time.sleep(0.05)
-
-            more = {"checkpoint": path, "checkpoint_every": 0} if path else {}
-            found = KILLED[kind](folder, callback=listen, **more)
-            print("ended", found.status, found.n_iter, file=out)
-
-    read, write = os.pipe()
-    process = multiprocessing.get_context("fork").Process(target=work)
-    process.start()
-    os.close(write)
-    return process, open(read)
-
-
 @pytest.fixture(scope="module")
 def folder(data, tmp_path_factory):
     place = tmp_path_factory.mktemp("killed")
@@ -199,16 +176,15 @@ def test_a_killed_fit_loses_one_interval_at_most(folder, kind, tmp_path):
         return len(list(groupby(told for told in heard if told[1])))
 
     whole = KILLED[kind](folder, callback=listener(told))
-    process, out = begin(kind, folder, path)
-    with out:
-        for line in out:
-            lines.append(line)
-            if len(lines) == 3:
-                break
-        process.kill()
-        lines += out.read().splitlines()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
+    fit = Program(slow_fit, kind, folder, path)
+    for line in fit.stdout:
+        lines.append(line)
+        if len(lines) == 3:
+            break
+    fit.kill()
+    rest, _ = fit.communicate()
+    lines += rest.splitlines()
+    assert fit.wait() == -signal.SIGKILL
     before = steps(tuple(map(int, line.split())) for line in lines)
     assert before < steps(told)  # it was killed on the way
     found = KILLED[kind](folder, checkpoint=path, callback=listener(seen))
@@ -222,15 +198,13 @@ def test_a_killed_fit_loses_one_interval_at_most(folder, kind, tmp_path):
 
 
 def test_control_c_returns_with_a_status(folder):
-    process, out = begin("amp", folder)
-    with out:
-        for line in out:
-            if int(line.split()[0]) >= 3:
-                break
-        os.kill(process.pid, signal.SIGINT)
-        rest = out.read()
-    process.join()
-    assert process.exitcode == 0
+    fit = Program(slow_fit, "amp", folder)
+    for line in fit.stdout:
+        if int(line.split()[0]) >= 3:
+            break
+    fit.send_signal(signal.SIGINT)
+    rest, errors = fit.communicate()
+    assert fit.wait() == 0, errors
     assert rest.splitlines()[-1].startswith("ended interrupted")
 
 

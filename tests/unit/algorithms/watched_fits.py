@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import time
+
 import numpy as np
 
 import polyceptron as pc
@@ -42,3 +45,18 @@ KILLED = {
     "erm": in_memory(lambda X, y, **more: RUNS["cross-entropy"](X, y, **more)[0]),
     "max-margin": in_memory(lambda X, y, **more: RUNS["max-margin"](X, y, **more)[0]),
 }
+
+
+def slow_fit(kind: str, folder: str, path: str | None = None) -> None:
+    """A fit that writes a line for each step, 0.05 s apart, so that a test can stop it between."""
+
+    def listen(now):
+        sys.stdout.write(f"{now.iteration} {now.max_iter}\n")
+        sys.stdout.flush()
+        time.sleep(0.05)
+
+    more = {}
+    if path is not None:
+        more = {"checkpoint": path, "checkpoint_every": 0}
+    found = KILLED[kind](folder, callback=listen, **more)
+    sys.stdout.write(f"ended {found.status} {found.n_iter}\n")

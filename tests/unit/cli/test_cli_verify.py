@@ -11,6 +11,8 @@ from polyceptron.cli import app
 from polyceptron.report import verify as package
 from polyceptron.report.verify import Check, sampled_check
 
+pytestmark = pytest.mark.slow
+
 invoke = CliRunner().invoke
 
 
@@ -23,7 +25,6 @@ def quick(monkeypatch, **chosen):
 IN_PART = ("message passing", "scikit-learn fits")
 
 
-@pytest.mark.slow
 def test_everything_holds_on_this_machine(monkeypatch):
     for name in IN_PART:
         group = package.GROUPS[name]

@@ -36,8 +36,8 @@ def the_recipe_survives_the_loss_of_a_worker(cluster: Any) -> None:
     X, y, _ = pc.Teacher(3, noise="gaussian:1").sample(300, 30, 0)
     names = [f"x{i}" for i in range(30)]
     Path("X.parquet").mkdir()
-    for i in range(2):
-        part = pd.DataFrame(X[150 * i : 150 * i + 150], columns=names)
+    for i in range(3):
+        part = pd.DataFrame(X[100 * i : 100 * i + 100], columns=names)
         part.to_parquet(f"X.parquet/{i}.parquet")
     np.save("y.npy", y)
 
@@ -66,7 +66,7 @@ def only_columns_travel(address: str) -> None:
     """What leaves the workers' processes, by their own count, is a few columns for each pass."""
     import dask.array
 
-    n, d, k, chunks = 4000, 100, 3, 2
+    n, d, k, chunks = 4000, 100, 3, 4
     X, y, _ = pc.Teacher(k, noise="gaussian:1").sample(n, d, 0)
     weights = 1.0 + (y == 0)
     with distributed.Client(address) as client:
@@ -81,7 +81,7 @@ def only_columns_travel(address: str) -> None:
             ),
             "fit_erm": lambda: pc.fit_erm(kept, y, ridge=10.0, tol=0.1),
             "square": lambda: pc.fit_erm(kept, y, "square", 10.0, sample_weight=weights),
-            "ERMClassifier": lambda: pc.ERMClassifier("square", ridge=10.0).fit(kept, y),
+            "ERMClassifier": lambda: pc.ERMClassifier(ridge=100.0, tol=0.1).fit(kept, y),
         }.items():
             passes, sent = counted(fit, client)
             gram = 8 * chunks * (d + 1) ** 2  # each chunk's XᵀX, where it is asked for

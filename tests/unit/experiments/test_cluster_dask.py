@@ -7,7 +7,6 @@ import random
 import signal
 import socket
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,17 @@ from typing import Any
 import pytest
 import sweep_fakes as fakes
 from cluster_fits import the_recipe_survives_the_loss_of_a_worker
-from forked_work import Forked, fake_sweep
+from programs import Program, fake_sweep
 
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.lab.engine import Progress
 from polyceptron.lab.spec import parse_spec
 from polyceptron.lab.sweep import run_sweep, sweep_rows
 from polyceptron.store import Store
-from polyceptron.students import simulate as _simulate  # noqa: F401  forked with the workers
 
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed")
-pytestmark = pytest.mark.usefixtures("instant")
+pytestmark = [pytest.mark.usefixtures("instant"), pytest.mark.process, pytest.mark.slow]
 
 
 REAL = """
@@ -49,42 +47,45 @@ def serve(kind: str, *arguments: str) -> None:
 
 
 class Cluster:
-    """A scheduler and two single-threaded workers on the loopback address, and what comes later.
-
-    All processes are forked before Dask has threads here.
-    """
+    """A scheduler and two single-threaded workers on the loopback address."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.address = f"tcp://127.0.0.1:{port}"
-        self.scheduler = Forked(serve, "scheduler", "--host", "127.0.0.1", "--port", str(port))
-        options = ("--nthreads", "1", "--no-nanny", "--death-timeout", "120")
-        options += ("--local-directory", str(folder))
-        *self.workers, self.spare = (
-            Forked(serve, "worker", self.address, *options, waits=waits)
-            for waits in (False, False, True)
-        )
-        self.sweeps = {}
-        for name, instances in (("stopped", 8), ("killed", 6)):
-            (folder / name).mkdir()
-            given = fakes.write_spec(folder / name, instances), folder / name / "runs.sqlite"
-            self.sweeps[name] = (
-                *given, Forked(fake_sweep, *given, "slow", 0, self.address, waits=True)
-            )  # fmt: skip
+        self.scheduler = Program(serve, "scheduler", "--host", "127.0.0.1", "--port", str(port))
+        self.workers = [self.new_worker(), self.new_worker()]
+        self.sweeps: list[Program] = []
+
+    def new_worker(self) -> Program:
+        options = ["--nthreads", "1", "--no-nanny", "--death-timeout", "120"]
+        options += ["--local-directory", str(self.folder)]
+        return Program(serve, "worker", self.address, *options)
 
     def replace_dead_worker(self) -> None:
-        """The first one, which was killed."""
-        self.spare.begin()
-        self.workers[0] = self.spare
+        """A new worker for the first one, which was killed."""
+        self.workers[0] = self.new_worker()
+
+    def new_sweep(self, name: str, instances: int) -> tuple[Path, Path]:
+        """The paths of a specification and of a store, in a folder of this name."""
+        folder = self.folder / name
+        folder.mkdir()
+        return fakes.write_spec(folder, instances), folder / "runs.sqlite"
+
+    def start_sweep(self, spec: Path, store: Path) -> Program:
+        """Start a sweep of this specification on the cluster."""
+        sweep = Program(fake_sweep, spec, store, "slow", 0, self.address)
+        self.sweeps.append(sweep)
+        return sweep
 
     @property
-    def processes(self) -> list[Forked]:
+    def processes(self) -> list[Program]:
         return [self.scheduler, *self.workers]
 
     def stop(self) -> None:
-        for process in (*(sweep[-1] for sweep in self.sweeps.values()), *self.processes):
+        for process in (*self.sweeps, *self.processes):
             process.kill()
             process.wait()
 
@@ -95,7 +96,7 @@ def stored(path: Path) -> list[dict[str, Any]]:
         return list(store.records())
 
 
-def kill_at(process: Forked, rows: int, seen: list[int]) -> Any:
+def kill_at(process: Program, rows: int, seen: list[int]) -> Any:
     """A listener that kills a process once this many rows are on the disk."""
 
     def listen(now: Progress) -> None:
@@ -107,7 +108,6 @@ def kill_at(process: Forked, rows: int, seen: list[int]) -> Any:
     return listen
 
 
-@pytest.mark.slow
 def test_fits_and_sweeps_and_every_kind_of_death(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,51 +125,46 @@ def test_fits_and_sweeps_and_every_kind_of_death(
 
 
 def a_stopped_sweep_leaves_the_cluster_usable(cluster: Cluster) -> None:
-    spec, path, sweep = cluster.sweeps["stopped"]
-    sweep.begin()
-    killer = threading.Timer(300, sweep.kill)
-    killer.start()
+    spec, path = cluster.new_sweep("stopped", instances=15)
+    sweep = cluster.start_sweep(spec, path)
     for line in sweep.stdout:
         if line.startswith("ack ") and int(line.split()[1]) >= 10:
             break
     sweep.send_signal(signal.SIGINT)
     _, err = sweep.communicate()
-    killer.cancel()
     assert sweep.poll() == 130
     assert "Traceback" not in err
     done = len(stored(path))
-    assert 10 <= done < 36
+    assert 10 <= done < 64
     report = run_sweep(spec, path, cluster=cluster.address, runner=fakes.draw)
-    assert (report.already, report.computed) == (done, 36 - done)
+    assert (report.already, report.computed) == (done, 64 - done)
 
 
 def a_killed_sweep_loses_nothing(cluster: Cluster) -> None:
-    """SIGKILL of the process that writes; the cluster serves the next run."""
-    spec, path, sweep = cluster.sweeps["killed"]
-    sweep.begin()
+    """SIGKILL of the process that writes, twice, on one cluster; it serves the next run."""
+    spec, path = cluster.new_sweep("killed", instances=12)
     moments = random.Random()
     acknowledged = 0
-    limit = threading.Timer(300, sweep.kill)
-    limit.start()
-    enough = moments.randint(1, 10)
-    for line in sweep.stdout:
-        if line.startswith("ack "):
-            acknowledged = int(line.split()[1])
-        if acknowledged >= enough:
-            break
-    time.sleep(moments.uniform(0.0, 0.05))
-    sweep.kill()
-    out, err = sweep.communicate()
-    limit.cancel()
-    assert sweep.poll() == -signal.SIGKILL, err
-    for line in out.splitlines():  # what it had said before the kill
-        if line.startswith("ack "):
-            acknowledged = max(acknowledged, int(line.split()[1]))
-    assert acknowledged <= len(stored(path)) < 28
+    for _ in range(2):
+        sweep = cluster.start_sweep(spec, path)
+        enough = acknowledged + moments.randint(1, 10)
+        for line in sweep.stdout:
+            if line.startswith("ack "):
+                acknowledged = int(line.split()[1])
+            if acknowledged >= enough:
+                break
+        time.sleep(moments.uniform(0.0, 0.05))
+        sweep.kill()
+        out, err = sweep.communicate()
+        assert sweep.poll() == -signal.SIGKILL, err
+        for line in out.splitlines():  # what it had said before the kill
+            if line.startswith("ack "):
+                acknowledged = max(acknowledged, int(line.split()[1]))
+        assert acknowledged <= len(stored(path)) < 52
     assert [process.poll() for process in cluster.processes] == [None] * 3
     before = len(stored(path))
     report = run_sweep(spec, path, cluster=cluster.address, runner=fakes.draw)
-    assert (report.already, report.computed, report.failed) == (before, 28 - before, 0)
+    assert (report.already, report.computed, report.failed) == (before, 52 - before, 0)
     undisturbed = path.with_name("undisturbed.sqlite")
     run_sweep(spec, undisturbed, workers=1, runner=fakes.draw)
     assert stored(path) == stored(undisturbed)  # none lost, doubled or changed
@@ -178,15 +173,15 @@ def a_killed_sweep_loses_nothing(cluster: Cluster) -> None:
 
 
 def rows_are_those_of_this_machine_and_deaths_cost_none(cluster: Cluster, tmp_path: Path) -> None:
-    spec = fakes.write_spec(tmp_path, instances=8)
+    spec = fakes.write_spec(tmp_path, instances=15)
     local, remote = tmp_path / "local.sqlite", tmp_path / "remote.sqlite"
     run_sweep(spec, local, workers=1, runner=fakes.draw)
     report = run_sweep(spec, remote, cluster=cluster.address, runner=fakes.fail)
-    assert (report.computed, report.failed) == (36, 16)
+    assert (report.computed, report.failed) == (64, 30)
     assert {r["reason"] for r in stored(remote) if r["reason"]} == {
         "ZeroDivisionError: no minimum at this ridge"
     }
-    assert run_sweep(spec, remote, cluster=cluster.address, runner=fakes.draw).computed == 16
+    assert run_sweep(spec, remote, cluster=cluster.address, runner=fakes.draw).computed == 30
     assert stored(remote) == stored(local)
 
     real = parse_spec(REAL)
@@ -199,17 +194,17 @@ def rows_are_those_of_this_machine_and_deaths_cost_none(cluster: Cluster, tmp_pa
         assert mine["q"] == pytest.approx(theirs["q"], rel=1e-7)  # the solver's tolerance is 1e-8
 
     lame = tmp_path / "lame.sqlite"
-    listen = kill_at(cluster.workers[0], 12, [])
+    listen = kill_at(cluster.workers[0], 20, [])
     report = run_sweep(spec, lame, cluster=cluster.address, runner=fakes.slow, progress=listen)
     assert cluster.workers[0].poll() == -signal.SIGKILL
-    assert (report.computed, report.failed) == (36, 0)
+    assert (report.computed, report.failed) == (64, 0)
     assert stored(lame) == stored(local)
 
     headless, seen = tmp_path / "headless.sqlite", [0]
-    listen = kill_at(cluster.scheduler, 12, seen)
+    listen = kill_at(cluster.scheduler, 20, seen)
     with pytest.raises(ComputationFailed, match=r"lost the Dask scheduler.*run the same command"):
         run_sweep(spec, headless, cluster=cluster.address, runner=fakes.slow, progress=listen)
-    assert seen[-1] <= len(stored(headless)) < 36
+    assert seen[-1] <= len(stored(headless)) < 64
     assert run_sweep(spec, headless, workers=1, runner=fakes.draw).failed == 0
     assert stored(headless) == stored(local)
 

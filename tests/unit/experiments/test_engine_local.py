@@ -20,6 +20,8 @@ from polyceptron.lab.sweep import run_sweep, sweep_rows
 from polyceptron.lab.tasks import Task, attempt, expand, failure
 from polyceptron.store import Store
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
 
 def stored(path: Path) -> list[dict[str, Any]]:
     with Store(path) as store:
@@ -46,7 +48,31 @@ def one_thread(task: Task) -> list[dict[str, Any]]:
     return [{**row, "q": 1.0} for row in fakes.draw(task)]
 
 
-@pytest.mark.slow
+def count_threads(task: Task) -> list[dict[str, Any]]:
+    """Rows that carry the number of BLAS threads in the column q."""
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import threadpool_info
+
+    threads = max(library["num_threads"] for library in threadpool_info())
+    return [{**row, "q": float(threads)} for row in fakes.draw(task)]
+
+
+def test_one_or_two_workers_give_the_same_rows_with_one_blas_thread_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    spec = fakes.write_spec(tmp_path, instances=10)
+    for workers in (1, 2):
+        path = tmp_path / f"{workers}.sqlite"
+        report = run_sweep(spec, path, workers=workers, runner=count_threads)
+        assert (report.rows, report.computed, report.failed) == (44, 44, 0)
+        assert {row["q"] for row in sweep_rows(spec, path)} == {1.0}
+    one, two = stored(tmp_path / "1.sqlite"), stored(tmp_path / "2.sqlite")
+    assert one == two  # every column, to the last bit
+    assert len({record["row"] for record in one}) == 44  # and not because all are alike
+
+
 def test_two_workers_give_the_rows_of_this_process_and_a_task_that_kills_its_worker_fails_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +114,6 @@ def test_a_raising_task_is_a_row_with_its_reason_and_is_tried_again(
     assert {record["status"] for record in stored(path)} == {"ok"}
 
 
-@pytest.mark.slow
 def test_a_worker_that_dies_idle_is_replaced_and_closing_in_a_hurry_is_quiet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -134,7 +159,6 @@ def workers_of_ours() -> list[str]:
     return found
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_finished_tasks(tmp_path: Path, instant: None) -> None:
     import gc
     import tracemalloc

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 import sweep_fakes as fakes
-from forked_work import Forked, fill
 from hypothesis import given
 from hypothesis import strategies as st
+from programs import Program, fill
 
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.lab.spec import load_spec
@@ -194,6 +194,7 @@ def test_a_batch_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
         store.check()
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["small disk", "file limit"])
 def test_a_full_disk_loses_nothing(tmp_path: Path, kind: str) -> None:
@@ -208,13 +209,13 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, kind: str) -> None:
             pytest.skip("no permission to mount a small file system")
         program = tmp_path / "program.py"
         lines = f"import sys; sys.path.insert(0, {str(Path(fakes.__file__).parent)!r})\n"
-        lines += f"from forked_work import fill; fill({str(spec)!r}, {str(path)!r}, {str(copy)!r})"
+        lines += f"from programs import fill; fill({str(spec)!r}, {str(path)!r}, {str(copy)!r})"
         program.write_text(lines)
         command = [*namespace, f"{mount} {sys.executable} {program}"]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
         code, out, err = ended.returncode, ended.stdout, ended.stderr
     else:
-        process = Forked(fill, spec, path, copy, 100_000)
+        process = Program(fill, spec, path, copy, 100_000)
         out, err = process.communicate()
         code = process.poll()
     assert code == 7, err

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import sweep_fakes as fakes
-from forked_work import Forked, fake_sweep
+from programs import Program, fake_sweep
 
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.lab.engine import Progress
@@ -129,30 +128,29 @@ def test_a_link_to_nothing_makes_no_store(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link.sqlite", "spec.toml"]
 
 
-def _read(path: Path) -> None:
-    with Store(path) as store:
+def _read(path: str) -> None:
+    with Store(Path(path)) as store:
         assert len(store) == 4
 
 
-def _write_and_die(path: Path, spec: Path) -> None:
-    reader = Forked(_read, path, waits=True)  # before anything is open here
-    results = [r for task in expand(load_spec(spec)) for r in attempt(fakes.draw, task)]
-    writer = Store(path, create=True)
+def _write_and_die(path: str, spec: str) -> None:
+    results = [r for task in expand(load_spec(Path(spec))) for r in attempt(fakes.draw, task)]
+    writer = Store(Path(path), create=True)
     writer.add(results[:4])
-    Store(path).close()  # a second reader here
-    with locked_store(path):  # a lock taken and released here
+    Store(Path(path)).close()  # a second reader here
+    with locked_store(Path(path)):  # a lock taken and released here
         pass
-    reader.begin()
-    assert reader.wait() == 0
+    assert Program(_read, path).wait() == 0
     writer.add(results[4:])
     os._exit(9)  # as after a kill: what was acknowledged is on the disk
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_nothing_here_drops_the_locks_of_sqlite(tmp_path: Path) -> None:
     """Closing any handle of the file would; the reader would then delete the writer's journal."""
     path, spec = tmp_path / "runs.sqlite", fakes.write_spec(tmp_path, instances=2)
-    ended = Forked(_write_and_die, path, spec)
+    ended = Program(_write_and_die, path, spec)
     assert ended.communicate() == ("", "")
     assert ended.poll() == 9
     with Store(path) as store:
@@ -160,19 +158,17 @@ def test_nothing_here_drops_the_locks_of_sqlite(tmp_path: Path) -> None:
         assert len(store) == 12
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_two_sweeps_that_start_together_on_a_new_store(tmp_path: Path) -> None:
     """One of them runs, the other is told; whoever comes later finds every row."""
     spec, path = fakes.write_spec(tmp_path, instances=15), tmp_path / "runs.sqlite"
-    sweeps = [Forked(fake_sweep, spec, path, "slow", waits=True) for _ in range(2)]
+    sweeps = [Program(fake_sweep, spec, path, "slow", waits=True) for _ in range(2)]
+    for sweep in sweeps:
+        sweep.ready()
     for sweep in sweeps:
         sweep.begin()
-    limits = [threading.Timer(300, sweep.kill) for sweep in sweeps]
-    for limit in limits:
-        limit.start()
     ended = [sweep.communicate() for sweep in sweeps]
-    for limit in limits:
-        limit.cancel()
     codes = sorted(sweep.wait() for sweep in sweeps)
     assert -signal.SIGKILL not in codes
     assert codes[0] == 0

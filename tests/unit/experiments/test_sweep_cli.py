@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from forked_work import Forked, assert_nothing_left, command, shell
+from programs import Program, assert_nothing_left, command, shell
 from typer.testing import CliRunner
 
 from polyceptron.cli import app
@@ -21,7 +21,8 @@ from polyceptron.lab.sweep import run_sweep, sweep_rows
 from polyceptron.problem import Teacher
 from polyceptron.store import Store
 
-pytestmark = pytest.mark.usefixtures("instant")  # what `shell` starts has processes
+# Sweeps of this process use no workers; what `shell` starts does.
+pytestmark = [pytest.mark.usefixtures("instant"), pytest.mark.process, pytest.mark.slow]
 SPEC = """
 [sweep]
 name = "real"
@@ -51,11 +52,10 @@ def write(folder: Path, **changes: object) -> Path:
     return path
 
 
-@pytest.mark.slow
-def test_rows_of_real_work_here_and_in_a_worker(tmp_path: Path) -> None:
+def test_rows_of_real_work_here_and_in_two_workers(tmp_path: Path) -> None:
     spec = write(tmp_path)
     here, there = tmp_path / "here.sqlite", tmp_path / "there.sqlite"
-    ended = shell("sweep", spec, "--store", there, "--workers", 1)
+    ended = shell("sweep", spec, "--store", there, "--workers", 2)
     assert ended.returncode == 0, ended.stderr
     assert "20 rows: 0 were stored, 20 computed" in ended.stderr
     run_sweep(spec, here, workers=1)
@@ -73,7 +73,6 @@ def test_rows_of_real_work_here_and_in_a_worker(tmp_path: Path) -> None:
         assert row["m"] == pytest.approx(np.sum(W * W_star) / (2 * d), rel=1e-7)
 
 
-@pytest.mark.slow
 def test_theory_message_passing_and_erm_in_one_sweep(tmp_path: Path) -> None:
     spec = parse_spec(
         SPEC.format(
@@ -105,13 +104,12 @@ classes = 3
 prior = "rademacher"
 sources = ["theory", "amp"]
 alpha = [2.5]
-dimension = [300]
+dimension = [500]
 instances = 6
 {more}
 """
 
 
-@pytest.mark.slow
 def test_message_passing_agrees_with_its_own_branch_in_the_hard_phase(tmp_path: Path) -> None:
     """At α = 2.5 perfect learning is possible (α_IT = 2.39) and message passing does not find it.
 
@@ -132,11 +130,10 @@ def test_message_passing_agrees_with_its_own_branch_in_the_hard_phase(tmp_path: 
     assert wrong > 10
 
 
-@pytest.mark.slow
 def test_ctrl_c_says_how_to_resume_and_resuming_completes(tmp_path: Path) -> None:
     spec = write(tmp_path, estimators='"square"', instances=500)
     path = tmp_path / "my runs.sqlite"
-    sweep = Forked(command, "sweep", spec, "--store", path, "--workers", 1)
+    sweep = Program(command, "sweep", spec, "--store", path, "--workers", "1")
     deadline = time.monotonic() + 300
     while sweep.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)

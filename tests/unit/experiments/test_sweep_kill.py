@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 import sweep_fakes as fakes
-from forked_work import Forked, assert_nothing_left, fake_sweep, others
+from programs import Program, assert_nothing_left, fake_sweep, others
 
 from polyceptron.lab.sweep import run_sweep
 from polyceptron.store import Store
 
-pytestmark = pytest.mark.usefixtures("instant")  # the sweeps that are killed have processes
+# Sweeps of this process use no workers; those that are killed do.
+pytestmark = [pytest.mark.usefixtures("instant"), pytest.mark.process, pytest.mark.slow]
 
 
 class Sweep:
@@ -25,9 +26,9 @@ class Sweep:
 
     def __init__(self, spec: Path, store: Path, runner: str, workers: int = 2) -> None:
         self.acknowledged = 0
-        self.process = Forked(fake_sweep, spec, store, runner, workers)
-        self.limit = threading.Timer(300, self.process.kill)  # no test may hang
-        self.limit.start()
+        self.process = Program(fake_sweep, spec, store, runner, workers, waits=True)
+        self.process.ready()  # a kill after this hits the sweep and not its imports
+        self.process.begin()
 
     def wait_for(self, rows: int) -> None:
         """Until this many rows are acknowledged, or the sweep ends."""
@@ -37,9 +38,12 @@ class Sweep:
                 return
             self.acknowledged = int(line.split()[1])
 
-    def send(self, number: int) -> tuple[int | None, str]:
-        """Send a signal; the exit code and its standard error."""
-        self.process.send_signal(number)
+    def send(self, number: int, *, to_all: bool = False) -> tuple[int | None, str]:
+        """Send a signal, perhaps to all its processes; the exit code and its standard error."""
+        if to_all:
+            os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
         out, err = self.process.communicate()
         for line in out.splitlines():
             if line.startswith("ack "):
@@ -58,7 +62,6 @@ def start() -> Iterator[Callable[..., Sweep]]:
 
     yield launch
     for sweep in sweeps:
-        sweep.limit.cancel()
         if sweep.process.poll() is None:
             sweep.process.kill()
         sweep.process.wait()
@@ -72,7 +75,6 @@ def stored(path: Path) -> list[dict[str, Any]]:
         return list(store.records())
 
 
-@pytest.mark.slow
 def test_parent_killed_at_random_moments(tmp_path: Path, start: Callable[..., Sweep]) -> None:
     spec, path = fakes.write_spec(tmp_path, instances=20), tmp_path / "runs.sqlite"
     moments = random.Random()
@@ -95,9 +97,24 @@ def test_parent_killed_at_random_moments(tmp_path: Path, start: Callable[..., Sw
     assert stored(path) == stored(undisturbed)
 
 
-@pytest.mark.slow
+def test_worker_killed_from_outside(tmp_path: Path, start: Callable[..., Sweep]) -> None:
+    spec, path = fakes.write_spec(tmp_path, instances=20), tmp_path / "runs.sqlite"
+    sweep = start(spec, path, "slow", 1)  # two: test_engine_local
+    sweep.wait_for(10)
+    workers = [
+        one for one in others(sweep.process) if "resource_tracker" not in " ".join(one.cmdline())
+    ]
+    workers[0].kill()
+    sweep.wait_for(84)
+    assert sweep.process.wait() == 0
+    assert {record["status"] for record in stored(path)} == {"ok"}
+    assert len(stored(path)) == 84
+    assert_nothing_left(sweep.process)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_sweep_is_refused_and_a_stop_is_clean(
-    tmp_path: Path, start: Callable[..., Sweep]
+    tmp_path: Path, start: Callable[..., Sweep], number: int
 ) -> None:
     spec, path = fakes.write_spec(tmp_path, instances=2), tmp_path / "runs.sqlite"
     sweep = start(spec, path, "forever", 1)
@@ -108,8 +125,8 @@ def test_a_second_sweep_is_refused_and_a_stop_is_clean(
         with pytest.raises(ValueError, match="another sweep is writing"):
             run_sweep(spec, name, workers=1, runner=fakes.draw)
     assert len(stored(path)) == 4  # a reader is welcome meanwhile
-    # As a batch system's; what a terminal sends, to the workers as well, is in test_sweep_cli.
-    code, err = sweep.send(signal.SIGTERM)
+    # A terminal sends Ctrl-C to the workers as well, a batch system's SIGTERM goes to the parent.
+    code, err = sweep.send(number, to_all=number == signal.SIGINT)
     assert code == 130  # the program's own code; the shell command has a test of its own
     assert "Traceback" not in err
     assert_nothing_left(sweep.process)

@@ -172,13 +172,13 @@ def theory(points: int) -> SweepSpec:
 
 @pytest.mark.slow
 def test_a_grid_is_planned_in_linear_time() -> None:
-    """4,000 alphas against 400: ten times the rows, about ten times the time."""
+    """10,000 alphas against 1,000: ten times the rows, about ten times the time."""
     seconds = {}
-    for points in (400, 4_000, 400):
+    for points in (1_000, 10_000, 1_000):
         start = time.process_time()
         assert make_plan(theory(points)).rows == points
         seconds[points] = time.process_time() - start
-    assert seconds[4_000] < 30 * seconds[400]  # a quadratic plan: 100 times
+    assert seconds[10_000] < 30 * seconds[1_000]  # a quadratic plan: 100 times
 
 
 def test_planning_looks_up_its_own_rows_alone(
@@ -200,13 +200,13 @@ def test_planning_looks_up_its_own_rows_alone(
 
 
 def test_repeated_values_are_found_in_linear_time() -> None:
-    alphas = [0.1 + 1e-4 * i for i in range(25_000)]
+    alphas = [0.1 + 1e-4 * i for i in range(50_000)]
     text = '[[grid]]\nsources = "theory"\nalpha = {}\n'
     start = time.process_time()
-    assert len(parse_spec(text.format(alphas)).grid[0].alpha) == 25_000
+    assert len(parse_spec(text.format(alphas)).grid[0].alpha) == 50_000
     with pytest.raises(InvalidInput, match=r"repeated: 0\.1, got"):
         parse_spec(text.format([*alphas, 0.1]))
-    assert time.process_time() - start < 3.0  # 6e8 comparisons take fifteen seconds
+    assert time.process_time() - start < 5.0  # 2.5e9 comparisons take a minute
 
 
 @pytest.mark.parametrize("first", [10**8, 10**12])

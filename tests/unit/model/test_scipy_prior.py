@@ -46,6 +46,7 @@ def test_a_beta_prior_against_direct_integrals_and_samples() -> None:
     ("name", "allowed"),
     [
         ("gamma:1.66", 0),
+        ("gamma:2.29", 0),
         ("beta:3.5:3.6", 0),
         ("beta:0.5:0.5", 1e-5),
         ("t:5", 1e-3),

@@ -26,6 +26,8 @@ from polyceptron.report.data.data_page import (
 )
 from polyceptron.report.data.reading import read_samples
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -42,7 +44,6 @@ def folder(tmp_path_factory):
 def measured(folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("polyceptron.report.data.data_page._SIZES", 4)
-        patch.setattr("polyceptron.report.data.data_page._FOLDS", 3)
         return measure(read_samples(folder / "iris.csv", "target"))
 
 
@@ -71,7 +72,6 @@ def test_numbers_of_iris(measured):
     assert all(row["low"] < row["weight"] < row["high"] for row in measured.tables["weights"])
 
 
-@pytest.mark.slow
 def test_every_number_of_a_sentence_is_in_the_json(measured):
     """Figures that a reader sees are those of the numbers named, and change with them."""
     stored = json.loads(report_json(measured))
@@ -97,7 +97,6 @@ def test_every_number_of_a_sentence_is_in_the_json(measured):
     assert "149 samples" in other[0].text
 
 
-@pytest.mark.slow
 def test_the_page_needs_nothing_else_and_the_text_fits(measured):
     page = report_html(measured)
     assert page.count("<svg") == 5
@@ -263,7 +262,6 @@ def mixed(folder):
 
 def test_columns_that_mislead_are_named_and_others_encoded_and_filled(mixed, monkeypatch):
     monkeypatch.setattr("polyceptron.report.data.data_page._SIZES", 2)
-    monkeypatch.setattr("polyceptron.report.data.data_page._FOLDS", 3)
     table = read_samples(mixed, "label", missing="fill")
     assert table.left_out == {
         "Unnamed: 0": "it numbers the rows", "day": "dates", "who": "text of 60 values",
@@ -320,11 +318,8 @@ def test_a_curve_without_errors_has_a_forecast():
     assert 0.5 / 50 < high < 3 / 50  # at 3/50 no mistake would be seen in 1 of 20 cases
 
 
-@pytest.mark.slow
-def test_forecasts_of_a_teacher_reach_what_twice_the_data_bring(tmp_path, monkeypatch):
+def test_forecasts_of_a_teacher_reach_what_twice_the_data_bring(tmp_path):
     """The error at 2n is measured on fresh samples of the same teacher."""
-    monkeypatch.setattr("polyceptron.report.data.data_page._SIZES", 4)
-    monkeypatch.setattr("polyceptron.report.data.data_page._FOLDS", 3)
     teacher = Teacher(2, noise="flips:0.1")
     X, y, W = teacher.sample(300, 20, seed=5)
     frame = pd.DataFrame(X).assign(label=y)

@@ -37,6 +37,8 @@ from polyceptron.report.explorer.settings import (
     to_query,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def answers(page: PageSettings) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Any]]:
     """The curves by estimator, and the other answers by kind."""
@@ -307,8 +309,7 @@ def test_correlated_features_are_in_curves_lines_caption_and_picture() -> None:
     assert spectrum_words("isotropic") == "every eigenvalue is 1"
     again = from_query(to_query(settings))[0]
     assert again == settings
-    smooth = tasks_of(settings.changed(prior="gaussian"))
-    (bayes,) = (task for task in smooth if task.get("estimators") == "bayes")
+    (bayes,) = (task for task in tasks if task.get("estimators") == "bayes")
     *_, last = perform(bayes)
     assert {row["features"] for row in last["result"]} == {"power:1.2:200"}
     drawn = learning_figure(settings, {"bayes": last["result"]}, {})["data"]
@@ -368,7 +369,6 @@ def test_scores_are_computed_when_they_are_shown_and_drawn_where_they_are_known(
         assert loss == pytest.approx(found.test_loss, rel=1e-3)
 
 
-@pytest.mark.slow
 def test_simulations_have_symbols_for_scores_in_the_figure_and_in_what_is_taken_away(
     sketched: None,
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import socket
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from forked_work import shell as command
+from programs import shell as command
 from typer.testing import CliRunner
 
 from polyceptron.cli import app as shell
@@ -172,7 +173,7 @@ def test_a_control_writes_the_link_or_gets_a_sentence(client: Browser) -> None:
     alpha = client.sync("", {"high": 1.5, "range_rule": "set"}, by="high")
     assert alpha["control-alpha"]["value"] == 1.5
     noise = client.sync("", {"noise": "softmax"}, by="noise")  # begins at its own number
-    assert noise["control-strength"]["value"] == pytest.approx(0.30103)
+    assert noise["control-strength"]["value"] == pytest.approx(math.log10(2))
     assert noise["strength-value"]["children"] == "slope 2"
     assert noise["field-strength"]["hidden"] is False
 
@@ -301,6 +302,7 @@ def test_the_port_and_the_host_are_checked() -> None:
             listen(0, host)
 
 
+@pytest.mark.process
 def test_a_busy_port_ends_the_command_with_one_sentence() -> None:
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))
@@ -319,6 +321,7 @@ def test_without_dash_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
         require_dash()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("arguments", [[], ["--host", "127.0.0.1"]])
 def test_the_address_is_printed_before_anything_heavy_is_imported(arguments: list[str]) -> None:
     code = (

@@ -57,7 +57,7 @@ def pages(draw: st.DrawFn) -> PageSettings:
 
 
 @given(pages())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_links_and_controls_give_back_every_setting(page: PageSettings) -> None:
     """Controls to the digits of a slider."""
     assert from_query(to_query(page)) == (page, ())
@@ -78,7 +78,7 @@ def test_links_and_controls_give_back_every_setting(page: PageSettings) -> None:
         ).map(lambda d: "?" + "&".join(f"{k}={v}" for k, v in d.items())),
     )
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_link_is_settings_within_the_limits_or_one_sentence(search: str) -> None:
     sentence, page = "", PageSettings()
     try:
@@ -101,7 +101,7 @@ def test_any_link_is_settings_within_the_limits_or_one_sentence(search: str) -> 
         max_leaves=4,
     ),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_value_of_a_control_is_taken_or_refused_with_a_sentence(name: str, value: Any) -> None:
     with contextlib.suppress(InvalidInput):
         page = make_settings(settings_of({**shown_values(PageSettings()), name: value}))
@@ -157,7 +157,7 @@ def test_the_perceptron_has_two_classes_whatever_k_says() -> None:
 
 
 @given(pages(), st.lists(pages(), max_size=3))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_link_gives_back_the_simulations(page: PageSettings, shown: list[PageSettings]) -> None:
     small = {"dimension": 30, "places": 2, "runs": 2, "low": 0.5, "high": 2.0, "scale": "linear"}
     runs = [make_settings({**one.as_dict(), **small}) for one in shown]

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import psutil
 import pytest
-from forked_work import Forked
+from programs import Program
 
 from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer import work_queue
@@ -28,6 +28,8 @@ from polyceptron.report.explorer.work_queue import (
     Simulation,
     WorkQueue,
 )
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 SHORT = {"dimension": 30, "places": 2, "runs": 2}
 LONG = {"dimension": 1500, "places": 40, "runs": 5}
@@ -107,7 +109,7 @@ def _greedy() -> None:
 
 def test_a_worker_that_wants_more_memory_than_allowed_says_so_and_stays_small() -> None:
     """The bound is the operating system's: a request for too much fails inside the worker."""
-    said = Forked(_greedy).communicate()
+    said = Program(_greedy).communicate()
     assert said == ("this needs more memory than the 0.8 GB allowed here", "")
 
 
@@ -188,8 +190,7 @@ def test_a_slot_belongs_to_its_simulation_until_it_is_removed(
 def test_theory_is_computed_once_and_kept_and_a_worker_ends_when_its_parent_does(
     work: WorkQueue,
 ) -> None:
-    page = {"points": 4, "estimators": ["square"], "prior": "gaussian"}
-    tasks = tasks_of(make_settings(page))
+    tasks = tasks_of(make_settings({"points": 4, "estimators": ["square"]}))
     work.request("a", tasks)
     assert work.wait(tasks, 300)
     assert len(work.answer(tasks[-1]).result) >= 4

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from polyceptron.cli import app
 from polyceptron.cli.side_files import check_figure_files
 from polyceptron.errors import InvalidInput
-from polyceptron.pictures.parts import SHEET
 from polyceptron.report.figures.figure_spec import (
     PROFILES,
     Computation,
@@ -31,6 +30,8 @@ from polyceptron.report.figures.making import (
     make_figures,
     make_folder,
 )
+
+pytestmark = pytest.mark.process
 
 TINY = Profile("tiny", trace_dimension=100, amp_runs=2, symbols=4, line_points=12)
 NAMES = [
@@ -136,10 +137,8 @@ def test_out_must_be_a_folder(tmp_path: Path) -> None:
         make_folder(tmp_path / "file" / "below")
 
 
-def test_one_figure_alone_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_figure_alone_and_again(tmp_path: Path) -> None:
     """A figure of jobs alone needs no store; the gallery shows what the folder has."""
-    monkeypatch.setitem(SHEET, "pdf.fonttype", 3)  # embedding whole fonts takes a while,
-    monkeypatch.setitem(SHEET, "savefig.dpi", 75)  # and so do many pixels
     out = tmp_path / "new" / "folder"
     written = make_figures(out, ["amp-trajectory"], TINY, workers=1)
     assert {path.name for path in written} == {

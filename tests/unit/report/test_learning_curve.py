@@ -1,8 +1,10 @@
 """Learning curves as tables and plots: contents, files, and what a reader of the plot sees."""
 
+import os
 import statistics
+import subprocess
+import sys
 
-import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -12,7 +14,6 @@ import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.lab.spec import parse_spec
 from polyceptron.lab.sweep import run_sweep
-from polyceptron.pictures.parts import SHEET
 from polyceptron.questions.curve import LearningCurve
 from polyceptron.rows import COLUMNS
 
@@ -86,9 +87,7 @@ def test_a_best_ridge_that_stays_for_two_points_is_still_one_line():
 
 
 @pytest.mark.parametrize("ending", ["pdf", "png", "svg"])
-def test_saves_the_same_file_twice_and_nothing_else(tmp_path, ending, monkeypatch):
-    monkeypatch.setitem(SHEET, "pdf.fonttype", 3)  # embedding whole fonts takes a while,
-    monkeypatch.setitem(SHEET, "savefig.dpi", 75)  # and so do many pixels
+def test_saves_the_same_file_twice_and_nothing_else(tmp_path, ending):
     curve = pc.learning_curve(pc.Teacher(2), pc.BayesOptimal(), alpha=[1, 2, 3])
     curve.save(tmp_path / f"a.{ending}")
     curve.save(tmp_path / f"b.{ending}")
@@ -113,21 +112,27 @@ def test_a_notebook_shows_the_plot_and_a_file_leaves_pyplot_alone(tmp_path):
     assert ax.get_title(loc="left") == "$k = 2$, gaussian weights"
 
 
-def test_every_cell_of_a_notebook_shows_its_plot(tmp_path, monkeypatch):
+@pytest.mark.process
+def test_every_cell_of_a_notebook_shows_its_plot(tmp_path):
     """A notebook's backend turns interactive drawing on when the first figure loads it."""
     (tmp_path / "inline_like.py").write_text(
         "import matplotlib\n"
         "from matplotlib.backends.backend_agg import FigureCanvasAgg as FigureCanvas\n"
         "matplotlib.interactive(True)\n"
     )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(plt, "_backend_mod", None)  # as before the first figure
-    with mpl.rc_context({"backend": "module://inline_like"}):
-        pc.learning_curve(pc.Teacher(2), "square", [1, 2]).plot()
-        assert plt.get_backend() == "module://inline_like"
-        assert plt.isinteractive()
-    plt.switch_backend("agg")
-    assert not plt.isinteractive()
+    lines = (
+        "import matplotlib.pyplot as plt, polyceptron as pc\n"
+        "pc.LearningCurve.read('curve.csv').plot()\n"
+        "print(plt.isinteractive())\n"
+    )
+    curve = pc.learning_curve(pc.Teacher(2), "square", [1, 2])
+    curve.frame.to_csv(tmp_path / "curve.csv", index=False)
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    there = {**os.environ, "MPLBACKEND": "module://inline_like", "PYTHONPATH": paths}
+    said = subprocess.run(
+        [sys.executable, "-c", lines], env=there, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert said.stdout == "True\n", said.stderr
 
 
 def test_printed_and_in_html_it_says_alpha_and_error():

@@ -20,21 +20,19 @@ LAW = Law.of_overlaps(0.8, 1.5, 0.7)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3, 4])
-def test_scores_against_drawn_fields(k):
+@pytest.mark.parametrize("noise", ["gaussian:0.5", "flips:0.1"])
+def test_scores_against_drawn_fields(k, noise):
     """The joint law of student and teacher fields, sampled."""
     rng = np.random.default_rng(1)
-    n = 150_000
+    n = 300_000
     teacher = rng.standard_normal((n, k))
     rest = math.sqrt(LAW.q - LAW.m**2)
     z = LAW.m * teacher + rest * rng.standard_normal((n, k))
-    most = np.log(np.exp(z).sum(1))
-    for noise in ("gaussian:0.5", "flips:0.1"):
-        loss = most - z[np.arange(n), as_channel(noise).sample(teacher, rng)]
-        found = fresh_scores(pc.Teacher(k, noise=noise), student_of("cross-entropy"), LAW)[
-            "test_loss"
-        ]
-        allowed = 4 * loss.std() / math.sqrt(n) + (1e-3 if k > 3 else 0)
-        assert abs(found - loss.mean()) < allowed, noise
+    y = as_channel(noise).sample(teacher, rng)
+    loss = np.log(np.exp(z).sum(1)) - z[np.arange(n), y]
+    scores = fresh_scores(pc.Teacher(k, noise=noise), student_of("cross-entropy"), LAW)
+    found = scores["test_loss"]
+    assert abs(found - loss.mean()) < 4 * loss.std() / math.sqrt(n) + (1e-3 if k > 3 else 0)
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -79,7 +77,7 @@ def test_the_best_ridge_depends_on_what_it_is_best_for():
 
 
 def test_the_best_ridge_for_calibration_has_no_corners() -> None:
-    teacher, alpha = pc.Teacher(2, noise="softmax:3"), np.geomspace(1.0, 2.7, 8)[1:5]
+    teacher, alpha = pc.Teacher(2, noise="softmax:3"), np.geomspace(1.0, 2.7, 8)[1:7]
     ridge = [pc.optimal_ridge(teacher, "cross-entropy", a, target="calibration") for a in alpha]
     assert np.abs(np.diff(np.log(ridge), 2)).max() < 9e-3
 
@@ -146,6 +144,6 @@ def test_fields_without_probabilities_are_read_through_the_best_softmax(estimato
         scaled = student / math.exp(log_T)
         return float(np.mean(np.log(np.exp(scaled).sum(1)) - scaled[np.arange(n), y]))
 
-    best = minimize_scalar(loss, bounds=(-2.3, 2.3), method="bounded", options={"xatol": 0.01})
+    best = minimize_scalar(loss, bounds=(math.log(0.1), math.log(10)), method="bounded")
     assert found.test_loss == pytest.approx(best.fun, abs=5e-3)
     assert found.calibration_error < 0.05

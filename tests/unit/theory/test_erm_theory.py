@@ -21,6 +21,8 @@ from polyceptron.theory.erm.fixed_point import erm_fixed_point, erm_rows
 from polyceptron.theory.erm.square_closed_form import best_square_ridge
 from polyceptron.theory.margins import margin_law
 
+pytestmark = pytest.mark.slow
+
 CLEAN = pc.Teacher(3).noise
 
 
@@ -121,13 +123,8 @@ class Unfair(Differences):
         return super().hessian(z, y) * self.weight(y)[:, None, None]
 
 
-@pytest.mark.parametrize(
-    ("k", "alpha", "ridge", "noise"),
-    [
-        (2, 0.7, 0.3, "none"), (2, 0.7, 0.3, "gaussian:0.3"), (2, 0.7, 0.3, "flips:0.1"),
-        (3, 2.0, 1.0, "gaussian:0.3"), (3, 20.0, 1e-3, "none"), (3, 20.0, 1e-3, "flips:0.1"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("noise", ["none", "gaussian:0.3", "flips:0.1"])
+@pytest.mark.parametrize(("k", "alpha", "ridge"), [(2, 0.7, 0.3), (3, 2.0, 1.0), (3, 20.0, 1e-3)])
 def test_square_equations_have_the_closed_form_as_root(k, alpha, ridge, noise):
     """The general solver, given the square loss's denoiser only, lands on the closed form."""
     solved = fixed_point(k, PlainSquare(), ridge, alpha, 1e-8, noise)
@@ -139,7 +136,7 @@ def test_square_equations_have_the_closed_form_as_root(k, alpha, ridge, noise):
 
 
 def test_square_equations_at_five_classes_within_their_uncertainty():
-    solved = fixed_point(5, PlainSquare(), 0.5, 3.0, 1e-3)
+    solved = fixed_point(5, PlainSquare(), 0.5, 3.0, 2e-4)
     closed = fixed_point(5, "square", 0.5, 3.0)
     assert abs(solved.generalisation_error - closed.generalisation_error) < solved.uncertainty
     off = abs(solved.training_error - closed.training_error)
@@ -154,18 +151,17 @@ def test_a_loss_added_by_value_gradient_and_hessian(k):
     assert abs(point.generalisation_error - closed.generalisation_error) < allowed
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3])
 def test_a_subclass_that_changes_the_loss_inherits_no_short_cut(k):
     other = fixed_point(k, "cross-entropy", 0.1, 2.0)
-    for loss, factor in ((Scaled(), 5), (Stretched(), 25))[: 4 - k]:
-        point = fixed_point(k, loss, 0.1, 2.0, 1e-6 if k == 2 else 1e-5)
+    for loss, factor in ((Scaled(), 5), (Stretched(), 25))[k - 2 :]:
+        point = fixed_point(k, loss, 0.1, 2.0)
         same = fixed_point(k, "cross-entropy", 0.1 / factor, 2.0)
         away = abs(point.generalisation_error - same.generalisation_error)
         assert away < point.uncertainty + same.uncertainty
         assert abs(other.generalisation_error - same.generalisation_error) > 1e-4
         assert point.training_error == pytest.approx(same.training_error, abs=1e-8)
-        if (k, factor) == (2, 5):
+        if (k, factor) == (2, 5):  # logistic_regression(2.0, 0.01) of test_erm_theory_reference
             assert point.generalisation_error == pytest.approx(0.174781, abs=1e-6)
 
 
@@ -241,7 +237,7 @@ def test_small_ridge_tends_to_max_margin(k, alpha):
 @pytest.mark.parametrize("k", [2, 3])
 def test_halving_the_tolerance_moves_less_than_the_uncertainty(k):
     rng = np.random.default_rng(5)
-    for _ in range(3 if k == 3 else 7):
+    for _ in range(4 if k == 3 else 10):
         alpha, ridge = 10 ** rng.uniform(-1.7, 3), 10 ** rng.uniform(-6, 3)
         coarse = fixed_point(k, "cross-entropy", ridge, alpha, tol=1e-6)
         fine = fixed_point(k, "cross-entropy", ridge, alpha, tol=1e-9)
@@ -295,18 +291,16 @@ class BrokenHinge(SquaredHinge):
         return Broken(self)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("alpha", "ridge"), [(0.5, 0.02), (6.0, 1.0)])
+@pytest.mark.parametrize(("alpha", "ridge"), [(2.0, 0.1), (1.0, 0.3), (0.5, 0.02), (6.0, 1.0)])
 def test_a_loss_that_hides_where_it_is_broken_gets_an_honest_uncertainty(alpha, ridge):
     truth = fixed_point(2, BrokenHinge(), ridge, alpha, tol=1e-10)
     assert truth.status == "ok"
-    for tol in (1e-4, 1e-8):
+    for tol in (1e-4, 1e-6, 1e-8):
         found = fixed_point(2, SquaredHinge(), ridge, alpha, tol=tol)
         off = abs(found.generalisation_error - truth.generalisation_error)
         assert off < found.uncertainty
 
 
-@pytest.mark.slow
 def test_uncertainties_of_many_classes_are_honest():
     """Within the stated uncertainty of a ten times finer run, which uses more points."""
     for k, alpha, ridge in ((4, 2.0, 0.1), (10, 5.0, 0.01)):
@@ -322,7 +316,7 @@ def test_uncertainties_of_many_classes_are_honest():
         assert fine.status == Status.OK
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(2, 3), st.floats(-1.3, 2.0), st.floats(-5.0, 2.5))
 def test_properties(k, log_alpha, log_ridge):
     alpha, ridge = 10**log_alpha, 10**log_ridge

@@ -28,8 +28,8 @@ def test_no_correlation_is_a_guess_and_full_correlation_is_perfect(k):
     assert generalisation_error(1.0, k) == 0.0
 
 
-@pytest.mark.parametrize("k", [3, 12])
-@pytest.mark.parametrize("rho", [-0.4, 0.9, 0.999])
+@pytest.mark.parametrize("k", [3, 5, 12])
+@pytest.mark.parametrize("rho", [-0.4, 0.3, 0.9, 0.999])
 def test_against_simulation(k, rho):
     rng = np.random.default_rng(k)
     z, noise = rng.standard_normal((2, 200_000, k))

@@ -79,7 +79,7 @@ def test_rows_meet_fits_on_bootstrap_samples():
     """With d and n as they are: overlaps on class differences, errors exactly by their fields."""
     d, alpha, fits, T = 150, 2.0, 4, difference_basis(2)[:, 0]
     spec, seen = pc.ERM("cross-entropy", 0.3, intercept=True), []
-    for seed in range(6):
+    for seed in range(8):
         X, y, mu = RARE.sample(int(alpha * d), d, seed=seed)
         rng, weights, b = np.random.default_rng([seed, 0]), [], []
         for _ in range(fits):

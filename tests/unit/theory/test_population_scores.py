@@ -61,13 +61,8 @@ def counted(law, n, seed):
     return confusion, -np.log(own), (P * P).sum(1) - 2 * own + 1, np.abs(gap).sum()
 
 
-@pytest.mark.parametrize(
-    ("k", "noise"),
-    [
-        *((k, n) for k in (2, 3) for n in (None, "none", "gaussian:0.5", "softmax:2", "flips:0.1")),
-        *((5, noise) for noise in (None, "softmax:2", "flips:0.1")),
-    ],
-)
+@pytest.mark.parametrize("noise", [None, "none", "gaussian:0.5", "softmax:2", "flips:0.1"])
+@pytest.mark.parametrize("k", [2, 3, 5])
 def test_scores_are_those_of_drawn_samples(k, noise):
     law, n = drawn_law(k, noise, 1), 100_000
     found = population_scores(law, probabilities, tol=1e-3)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
+from tests.references.known_values import TWO_CLUSTERS
 
 import polyceptron as pc
 from polyceptron.checks import difference_basis
@@ -14,6 +15,8 @@ from polyceptron.problem import as_loss, make_population
 from polyceptron.sides.matrix import graph as matrix_graph
 from polyceptron.sides.matrix.fields import matrix_pull, matrix_stiffness
 from polyceptron.theory import separability
+
+pytestmark = pytest.mark.slow
 
 CE = pc.ERM("cross-entropy", 0.1, intercept=True)
 
@@ -24,6 +27,7 @@ def biased():
 
 
 def test_biased_teacher_reference(biased):
+    """Our own digits; fits of scikit-learn at d = 300, 600 and 1200 tend to the first four."""
     np.testing.assert_allclose(biased.intercepts, [1.212362, -0.067638, -1.144724], atol=2e-6)
     assert biased.test_loss == pytest.approx(0.494541, abs=2e-6)
     assert biased.status == "ok"
@@ -44,23 +48,28 @@ def test_confusion_is_an_orthant_of_both_fields(biased):
 
 
 def test_mixture_reference():
+    """Fits of scikit-learn at d = 800 err by 0.2468 ± 0.0009, 1/d above it; digits are our own."""
     population = pc.Mixture((0.7, 0.2, 0.1), gram=np.eye(3), variances=0.5)
     point = pc.erm_fixed_point(population, CE, 3.0)
     assert point.generalisation_error == pytest.approx(0.2433967, abs=2e-7)
 
 
 def test_two_clusters_reference():
-    """Published for the margin h = z₁ − z₀, whose ridge is half of ours, and digits printed."""
+    """GaussMixtureProject prints them, for the margin h = z₁ − z₀, whose ridge is half of ours."""
     means = np.array([[1.0, -1.0], [-1.0, 1.0]])
     spec = pc.ERM("cross-entropy", 0.02)
     point = pc.erm_fixed_point(pc.Mixture((0.5, 0.5), gram=means, variances=0.5), spec, 3.0)
-    assert point.generalisation_error == pytest.approx(0.1310234, abs=5e-8)
+    assert point.generalisation_error == pytest.approx(TWO_CLUSTERS["error"], abs=5e-8)
     found = [math.sqrt(2) * point.m[0, 0], 2 * point.Q[0, 0, 0], 2 * point.V[0, 0, 0]]
-    np.testing.assert_allclose(found, [4.199649, 14.020895, 13.33539], rtol=3e-7)
+    printed = [TWO_CLUSTERS["m"], TWO_CLUSTERS["q"], TWO_CLUSTERS["V"]]
+    np.testing.assert_allclose(found, printed, rtol=3e-7)
 
 
 def test_two_clusters_hinge_reference():
-    """Published at an α of five digits; the means lie in both eigenspaces as any vector would."""
+    """GaussMixtureProject, K2mix/data/theory/hinge_l2_rho=0.8_….csv, at its α = 0.98633.
+
+    The means lie in both eigenspaces as any vector would.
+    """
     means = np.array([[1.0, -1.0], [-1.0, 1.0]])
     levels = [(0.8, 0.5, 0.5, 0.8), (0.2, 0.1, 0.1, 0.2)]
     population = pc.Mixture((0.5, 0.5), gram=means, levels=levels)
@@ -146,7 +155,7 @@ def test_bars_hold_against_finer_rules(monkeypatch):
     assert sum(point.status == "ok" for point in found) >= 5
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(3))
 def test_bars_of_many_classes_hold_against_scalars(seed):
     """Random teachers whose classes are alike, by matrices: the scalar theory shares no rule."""
     rng = np.random.default_rng([3, seed])
@@ -318,9 +327,10 @@ def test_sharp_labels_and_plenty_of_data_return_the_scalars_or_nothing():
     assert not far.generalisation_error > 1e-5  # which is 1e-7 or so, or not known
 
 
-def test_large_ridges_leave_an_intercept_of_the_shares():
+@pytest.mark.parametrize("ridge", [10.0, 1e3, 1e5])
+def test_large_ridges_leave_an_intercept_of_the_shares(ridge):
     """Weights vanish as 1/λ: the softmax of the intercepts is the shares."""
-    shares, ridge = np.array([0.6, 0.3, 0.1]), 1e5
+    shares = np.array([0.6, 0.3, 0.1])
     for population in (pc.Teacher(3, shares=shares), pc.Mixture(shares, separation=1.0)):
         point = pc.erm_fixed_point(population, pc.ERM("cross-entropy", ridge, intercept=True), 2.0)
         assert point.status == "ok"
@@ -390,7 +400,7 @@ def test_fits_of_scikit_learn(weight):
     spec = pc.ERM("cross-entropy", 0.1, intercept=True, class_weight=weight)
     theory = pc.erm_fixed_point(population, spec, 3.0)
     recalls, d = [], 200
-    for seed in range(4):
+    for seed in range(6):
         X, y, mu = population.sample(3 * d, d, seed=seed)
         fit = LogisticRegression(C=10.0, class_weight=weight, tol=1e-8, max_iter=2000).fit(
             X / math.sqrt(d), y
@@ -439,7 +449,7 @@ def test_shares_and_columns():
     for k, noise in ((2, "none"), (3, "softmax:2"), (5, "gaussian:0.3")):
         shares = tuple((np.arange(k) + 1.0) / (k * (k + 1) / 2))
         teacher = pc.Teacher(k, noise=noise, shares=shares)
-        y = np.concatenate([teacher.sample(2000, 300, seed=s).y for s in range(5)])
+        y = np.concatenate([teacher.sample(4000, 300, seed=s).y for s in range(5)])
         assert np.abs(np.bincount(y, minlength=k) / len(y) - shares).max() < 0.03
         assert make_population(**teacher.columns) == teacher
         again = pc.Teacher(k, noise=noise, biases=teacher.biases)

@@ -67,7 +67,7 @@ def test_rows_made_again_are_the_rows_kept() -> None:
     assert np.unique(table_rows()[:, 0]).tolist() == nodes()
 
 
-@pytest.mark.parametrize("k", [6, 30, 100])
+@pytest.mark.parametrize("k", [6, 10, 30, 100])
 def test_sampled_rows_agree(k: int) -> None:
     for s in (1.0, 2.0):
         value, spread = from_replicates(finite_row_variance(SIGNS, k, s * s, 7 if k < 50 else 4))
@@ -121,7 +121,7 @@ def test_only_fair_signs_are_signs() -> None:
     assert not is_sign(as_prior("gaussian"))
 
 
-@pytest.mark.parametrize("k", [4, 20, 1000])
+@pytest.mark.parametrize("k", [4, 7, 20, 100, 1000])
 def test_transitions_of_signs_at_any_k(k: int) -> None:
     found = transitions(Teacher(k, SIGNS), 1e-3 if k <= 100 else 1e-2)
     assert found.status == "ok"

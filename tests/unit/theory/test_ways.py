@@ -17,7 +17,7 @@ from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
 from polyceptron.theory.erm.refinement import refine
-from polyceptron.theory.separability import loss_at_ridge, separable_up_to
+from polyceptron.theory.separability import loss_at_ridge
 
 NOISES = ["none", "gaussian:0.5", "flips:0.1"]
 TWO_LEVELS = Spectrum([1.6, 0.4], [0.7, 1.2])
@@ -115,7 +115,7 @@ def test_ridge_zero_is_what_the_loss_says():
     clean, noisy = pc.Teacher(3), pc.Teacher(3, noise="flips:0.1")
     assert loss_at_ridge(CrossEntropy(), 0, clean, 5.0).name == "max-margin"
     assert loss_at_ridge(SquareLoss(), 0, clean, 5.0).name == "square"
-    limit = separable_up_to(noisy, False)
+    limit = pc.separability(noisy).alpha_s
     assert loss_at_ridge(CrossEntropy(), 0, noisy, 0.99 * limit).name == "max-margin"
     assert loss_at_ridge(CrossEntropy(), 0, noisy, 1.01 * limit).name == "cross-entropy"
     assert loss_at_ridge(SquareLoss(), 0, noisy, 5.0).name == "square"
