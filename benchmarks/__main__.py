@@ -22,9 +22,21 @@ from typing import Any
 
 FOLDER = Path(__file__).parent
 COLUMNS = (
-    "date", "bench", "name", "ours_seconds", "rival_seconds", "rival/ours", "exponent", "note",
-    "version", "python", "numpy", "scipy", "cores", "threads",
-)  # fmt: skip
+    "date",
+    "bench",
+    "name",
+    "ours_seconds",
+    "rival_seconds",
+    "rival/ours",
+    "exponent",
+    "note",
+    "version",
+    "python",
+    "numpy",
+    "scipy",
+    "cores",
+    "threads",
+)
 
 
 def main() -> int:

@@ -37,9 +37,13 @@ def data_sets() -> Iterator[tuple[str, Any, Any]]:
 def models(k: int, d: int) -> dict[str, Any]:
     inverse = np.sort((2 if k == 2 else 1) / (RIDGES * d))
     rival = LogisticRegressionCV(
-        Cs=inverse, cv=FOLDS, scoring="neg_log_loss", max_iter=1000, use_legacy_attributes=False,
+        Cs=inverse,
+        cv=FOLDS,
+        scoring="neg_log_loss",
+        max_iter=1000,
+        use_legacy_attributes=False,
         l1_ratios=(0,),
-    )  # fmt: skip
+    )
     return {
         "LogisticRegressionCV": make_pipeline(StandardScaler(), rival),
         "ERMClassifier, same folds": pc.ERMClassifier(ridges=RIDGES, cv=FOLDS, scaling="standard"),

@@ -83,11 +83,15 @@ def many_classes() -> list[dict[str, Any]]:
         rows.append(_against(f"{estimator.name} theory, k={k}, cold", spent, aim, point))
     logs = np.log(list(seconds.items()))
     growth = float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0])
-    rows.append({
-        "name": "cross-entropy theory, growth of a point's cost with k, 4 to 100",
-        "ours_seconds": seconds[100], "rival_seconds": 25 * seconds[4], "exponent": growth,
-        "note": "rival: what growth in proportion to k would cost; the aim is at most 1",
-    })  # fmt: skip
+    rows.append(
+        {
+            "name": "cross-entropy theory, growth of a point's cost with k, 4 to 100",
+            "ours_seconds": seconds[100],
+            "rival_seconds": 25 * seconds[4],
+            "exponent": growth,
+            "note": "rival: what growth in proportion to k would cost; the aim is at most 1",
+        }
+    )
     return rows
 
 

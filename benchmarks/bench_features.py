@@ -50,6 +50,9 @@ def compare(name: str, features: str, work: Callable[[Teacher], Any]) -> dict[st
     ours, rival = (statistics.median(times[place]) for place in (0, 1))
     note = f"aim 1.2 at most: 1000 eigenvalues take {ours / rival:.2f} times as long as one"
     return {
-        "name": name, "ours_seconds": ours, "rival_seconds": rival, "ratio": rival / ours,
+        "name": name,
+        "ours_seconds": ours,
+        "rival_seconds": rival,
+        "ratio": rival / ours,
         "note": note,
-    }  # fmt: skip
+    }

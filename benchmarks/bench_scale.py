@@ -185,9 +185,12 @@ def _dask_ml(folder: Path) -> list[dict[str, Any]]:
     y = (y[:n] == 0).astype(int)
     begin = time.process_time()
     model = LogisticRegression(
-        C=1 / RIDGE, fit_intercept=False, solver="lbfgs", tol=1e-8,
+        C=1 / RIDGE,
+        fit_intercept=False,
+        solver="lbfgs",
+        tol=1e-8,
         solver_kwargs={"normalize": False},  # or its ridge is on scaled features
-    )  # fmt: skip
+    )
     model.fit(scaled, da.from_array(y, chunks=10_000))
     theirs = time.process_time() - begin
     begin = time.process_time()  # the ridge on the difference w of two columns is λ‖w‖²/4

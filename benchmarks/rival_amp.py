@@ -17,9 +17,13 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 
 Array = NDArray[np.float64]
-BASIS = np.array([[1 / math.sqrt(2), 1 / math.sqrt(6)],
-                  [-1 / math.sqrt(2), 1 / math.sqrt(6)],
-                  [0.0, -2 / math.sqrt(6)]])  # fmt: skip
+BASIS = np.array(
+    [
+        [1 / math.sqrt(2), 1 / math.sqrt(6)],
+        [-1 / math.sqrt(2), 1 / math.sqrt(6)],
+        [0.0, -2 / math.sqrt(6)],
+    ]
+)
 
 
 def cdf(x: float) -> float:

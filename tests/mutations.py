@@ -340,8 +340,8 @@ MUTATIONS = [
     Mutation(
         "a penalty over a spectrum: the signal's root",
         "problem/penalties.py",
-        "Hats(hats.m * s * root,",
-        "Hats(hats.m * s * theta,",
+        "Conjugates(hats.m * s * root,",
+        "Conjugates(hats.m * s * theta,",
         f"{SPECTRA}::test_a_penalty_of_one_level_is_carried_over_a_spectrum",
     ),
     Mutation(
@@ -466,8 +466,8 @@ MUTATIONS = [
     Mutation(
         "separability: the teacher's share left out of the norm",
         "theory/separability.py",
-        "law = Law(t, 1 + t * t, 1.0)",
-        "law = Law(t, 1.0, 1.0)",
+        "law = ScalarOrder(t, 1 + t * t, 1.0)",
+        "law = ScalarOrder(t, 1.0, 1.0)",
         "tests/references/test_noise_references.py::test_separability_of_two_classes",
     ),
     Mutation(

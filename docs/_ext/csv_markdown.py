@@ -29,13 +29,20 @@ def markdown_table(path: Path, columns: str = "") -> list[str]:
 
 
 SUBJECTS = {
-    "bayes": "Bayes-optimal theory", "erm_theory": "Theory of empirical risk minimisation",
-    "classes": "Many classes", "populations": "Unequal classes", "noise": "Noisy labels",
+    "bayes": "Bayes-optimal theory",
+    "erm_theory": "Theory of empirical risk minimisation",
+    "classes": "Many classes",
+    "populations": "Unequal classes",
+    "noise": "Noisy labels",
     "features": "Correlated features",
-    "amp": "Message passing", "erm_solvers": "Fits", "max_margin": "Max-margin and paths of fits",
-    "classifiers": "Classifiers on real data", "scale": "Data larger than memory",
-    "sweep": "Sweeps", "start": "Starting up",
-}  # fmt: skip
+    "amp": "Message passing",
+    "erm_solvers": "Fits",
+    "max_margin": "Max-margin and paths of fits",
+    "classifiers": "Classifiers on real data",
+    "scale": "Data larger than memory",
+    "sweep": "Sweeps",
+    "start": "Starting up",
+}
 
 
 def ratio_tables(rows: list[dict[str, str]]) -> list[str]:

@@ -106,9 +106,11 @@ def notebook(cells: list[Cell]) -> str:
     written = []
     for number, cell in enumerate(cells):
         one: dict[str, Any] = {
-            "cell_type": cell.kind, "id": f"cell-{number}", "metadata": {},
+            "cell_type": cell.kind,
+            "id": f"cell-{number}",
+            "metadata": {},
             "source": cell.source.splitlines(keepends=True),
-        }  # fmt: skip
+        }
         if cell.kind == "code":
             one |= {"execution_count": None, "outputs": outputs(cell)}
         written.append(one)

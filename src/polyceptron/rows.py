@@ -207,10 +207,12 @@ def average_instances(table: pd.DataFrame) -> pd.DataFrame:
     )
     counts = ["instances", "not_converged", "failed"]
     measured = [
-        name for name in rows.columns
-        if name not in (*PLACES, *_ASIDE, *counts) and is_numeric_dtype(rows[name])
+        name
+        for name in rows.columns
+        if name not in (*PLACES, *_ASIDE, *counts)
+        and is_numeric_dtype(rows[name])
         and rows[name].notna().any()
-    ]  # fmt: skip
+    ]
     place = [name for name in rows.columns if name not in (*measured, *_ASIDE, *counts)]
     groups = rows.groupby(place, dropna=False, sort=False)
     spread = groups[measured].sem().rename(columns=error_column)
@@ -220,8 +222,9 @@ def average_instances(table: pd.DataFrame) -> pd.DataFrame:
     means = pd.concat(parts, axis=1).reset_index()
     means["status"] = np.select(
         [means["not_converged"] > 0, means["instances"] > 0],
-        [str(Status.NOT_CONVERGED), str(Status.OK)], str(Status.FAILED),
-    )  # fmt: skip
+        [str(Status.NOT_CONVERGED), str(Status.OK)],
+        str(Status.FAILED),
+    )
     kept = table[~raw]
     return pd.concat([kept, means], ignore_index=True) if len(kept) else means
 

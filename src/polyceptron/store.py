@@ -55,13 +55,17 @@ _UPSERT = (
     + f" WHERE results.status = 'failed' OR NOT {INTACT}"
 )
 _CREATE = (
-    "PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "BEGIN",
-    f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {SCHEMA_VERSION}",
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "BEGIN",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
     "CREATE TABLE results (key TEXT PRIMARY KEY, task TEXT NOT NULL, row TEXT NOT NULL, "
     "status TEXT NOT NULL, reason TEXT, provenance TEXT NOT NULL, "
     "checksum TEXT NOT NULL DEFAULT '')",
-    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)", "COMMIT",
-)  # fmt: skip
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "COMMIT",
+)
 
 
 class CaseResult(NamedTuple):
@@ -115,11 +119,15 @@ class Store:
         with self.transaction():
             self.upsert(
                 (
-                    one.key, json.dumps(one.content, sort_keys=True), encode_row(one.row),
-                    one.row["status"], one.reason, json.dumps(one.provenance, sort_keys=True),
+                    one.key,
+                    json.dumps(one.content, sort_keys=True),
+                    encode_row(one.row),
+                    one.row["status"],
+                    one.reason,
+                    json.dumps(one.provenance, sort_keys=True),
                 )
                 for one in results
-            )  # fmt: skip
+            )
 
     def upsert(self, rows: Iterable[tuple[Any, ...]]) -> None:
         """Insert raw rows in a transaction; what is there gives way if it failed or is damaged."""

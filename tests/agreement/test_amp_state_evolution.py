@@ -33,9 +33,15 @@ def one_trace(
     W = teacher.prior.sample(rng, (d, teacher.n_classes))
     y = teacher.noise.sample(X @ W.astype(X.dtype) / np.sqrt(d), rng)
     result = amp(
-        X, y, teacher.prior, tol=1e-12, max_iter=steps, teacher_weights=W,
-        n_classes=teacher.n_classes, noise=teacher.noise,
-    )  # fmt: skip
+        X,
+        y,
+        teacher.prior,
+        tol=1e-12,
+        max_iter=steps,
+        teacher_weights=W,
+        n_classes=teacher.n_classes,
+        noise=teacher.noise,
+    )
     rows = [[entry[name] for name in COLUMNS] for entry in result.trace]
     return np.array(rows + [rows[-1]] * (steps + 1 - len(rows)))
 
@@ -66,10 +72,14 @@ CASES = [
 
 @pytest.mark.parametrize(
     "teacher",
-    [pc.Teacher(3, "sparse-gaussian:0.3"), pc.Teacher(2, "laplace"), pc.Teacher(4, "ternary"),
-     pc.Teacher(5, noise="flips:0.1")],
+    [
+        pc.Teacher(3, "sparse-gaussian:0.3"),
+        pc.Teacher(2, "laplace"),
+        pc.Teacher(4, "ternary"),
+        pc.Teacher(5, noise="flips:0.1"),
+    ],
     ids=lambda t: f"{t.n_classes} {t.prior.name} {t.noise.name}",
-)  # fmt: skip
+)
 def test_other_priors_and_noise_of_many_classes(teacher: Any) -> None:
     """Noise of two and three classes is in test_noise_amp."""
     found = traces(teacher, 2.0, 300, 6, 10)

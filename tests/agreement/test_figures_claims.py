@@ -34,12 +34,28 @@ from polyceptron.rows import COLUMNS
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 SMALL = Profile(
-    "small", amp_dimension=200, amp_runs=5, trace_dimension=400, erm_dimension=120, erm_instances=6,
-    further_instances=6, noisy_instances=4, line_points=7, symbols=4, classes=(2, 3, 5),
-    amp_classes=(2,), amp_classes_dimension=200, amp_classes_runs=5, error_tolerance=0.01,
-    transition_tolerance=0.1, transition_classes=(2, 3, 4), rival_points=2, rival_ridge=0.1,
-    separable_dimension=14, separable_instances=2,
-)  # fmt: skip
+    "small",
+    amp_dimension=200,
+    amp_runs=5,
+    trace_dimension=400,
+    erm_dimension=120,
+    erm_instances=6,
+    further_instances=6,
+    noisy_instances=4,
+    line_points=7,
+    symbols=4,
+    classes=(2, 3, 5),
+    amp_classes=(2,),
+    amp_classes_dimension=200,
+    amp_classes_runs=5,
+    error_tolerance=0.01,
+    transition_tolerance=0.1,
+    transition_classes=(2, 3, 4),
+    rival_points=2,
+    rival_ridge=0.1,
+    separable_dimension=14,
+    separable_instances=2,
+)
 ALLOWANCE = 2.0
 SIGMAS = 5.0
 
@@ -334,9 +350,13 @@ def test_margin_laws_are_laws(tables: dict[str, pd.DataFrame], folder: Path) -> 
 def test_ways_of_treating_a_rare_class(tables: dict[str, pd.DataFrame]) -> None:
     table = tables["imbalance"]
     theory = table[table["source"] == "theory"]
-    error, recall = (theory.pivot(index="alpha", columns="way", values=y) for y in (
-        "balanced_error", "rare_recall",
-    ))  # fmt: skip
+    error, recall = (
+        theory.pivot(index="alpha", columns="way", values=y)
+        for y in (
+            "balanced_error",
+            "rare_recall",
+        )
+    )
     assert (error["best weights"] < error["balanced weights"]).all()
     assert (error["balanced weights"] < error["no weights"]).all()
     for way in ("best shift", "undersampled"):  # the middle of both means: equal recalls

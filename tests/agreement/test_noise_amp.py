@@ -44,9 +44,15 @@ def test_bayes(k, noise):
     for run in range(RUNS):
         X, y, W = drawn(teacher, run)
         result = amp(
-            X, y, teacher.prior, noise=noise, tol=1e-12, max_iter=STEPS, teacher_weights=W,
+            X,
+            y,
+            teacher.prior,
+            noise=noise,
+            tol=1e-12,
+            max_iter=STEPS,
+            teacher_weights=W,
             n_classes=k,
-        )  # fmt: skip
+        )
         found.append([entry["m"] for entry in result.trace])
     expected = np.asarray(pc.state_evolution(teacher, ALPHA, STEPS).q)
     assert (off(np.array(found), expected) <= 0).all()

@@ -5,9 +5,9 @@ import importlib
 import numpy as np
 import pytest
 
-from polyceptron.numerics.estimate import from_replicates
+from polyceptron.numerics.estimate import estimate_from_replicates
 from polyceptron.problem import CHANNELS, Teacher, finite_prior
-from polyceptron.problem.law import Law
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.rows import Status
 from polyceptron.sides.fields.integrand import BayesStudent
 from polyceptron.sides.fields.points import Points
@@ -30,12 +30,12 @@ SEVEN = Teacher(7, BIASED)
 @pytest.mark.parametrize(("k", "q"), [(3, 0.8), (4, 0.2), (6, 0.9)])
 def test_sampled_fields_reproduce_the_tables(noise, k, q):
     """The points of empirical risk minimisation, with the channel itself as the student."""
-    law = Law.bayes(1 - q)
+    law = ScalarOrder.bayes(1 - q)
     found = Points().place(BayesStudent(noise, k), noise, k, law, 1)(law)
     table = channel_table(noise, k)
     information, entropy = (float(part[0]) for part in table(np.array([1 - q])))
     for sampled, truth in ((found.Q, information), (-found.loss, entropy - table.known_entropy)):
-        value, error = from_replicates(sampled)
+        value, error = estimate_from_replicates(sampled)
         assert abs(value - truth) < 1.5 * error + 3e-5 * abs(truth)
         assert error < 2e-2 * abs(value)
         assert abs(value - 1.05 * truth) > 1.5 * error  # a control
@@ -43,7 +43,7 @@ def test_sampled_fields_reproduce_the_tables(noise, k, q):
 
 def test_uncertainty_falls_faster_than_monte_carlo():
     rule, efforts = row_rule(SEVEN), [5, 7, 9]
-    errors = [from_replicates(rule(2.0, n)[0]).uncertainty for n in efforts]
+    errors = [estimate_from_replicates(rule(2.0, n)[0]).uncertainty for n in efforts]
     rate = np.polyfit(np.log(2.0) * np.array(efforts), np.log(errors), 1)[0]
     assert rate < -0.6
 

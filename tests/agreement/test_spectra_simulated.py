@@ -70,9 +70,14 @@ def test_message_passing_follows_state_evolution_in_whitened_coordinates(varianc
     for seed in range(2):
         data = teacher.sample(2 * d, d, seed)
         found = pc.amp(
-            data.X, data.y, noise="flips:0.05", features=TWO, variances=variances, max_iter=6,
+            data.X,
+            data.y,
+            noise="flips:0.05",
+            features=TWO,
+            variances=variances,
+            max_iter=6,
             teacher_weights=data.weights,
-        )  # fmt: skip
+        )
         traces.append([entry["m"] for entry in found.trace])
     measured = np.mean(traces, axis=0)
     expected = pc.state_evolution(teacher, 2.0, 6).q

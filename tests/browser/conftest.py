@@ -18,8 +18,13 @@ import pytest
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
     # Pages of one address share a process, which reads the scripts once for all of them.
     "--process-per-site",
     # Each window would load the page of its address bar's menu, a second before any of ours;
@@ -29,7 +34,7 @@ ARGUMENTS = [
     "DestroyProfileOnBrowserClose,HttpsUpgrades,HttpsFirstBalancedModeAutoEnable,LensOverlay,"
     "MediaRouter,NetworkTimeServiceQuerying,OptimizationHints,PaintHolding,PreconnectToSearch,"
     "ThirdPartyStoragePartitioning",
-]  # fmt: skip
+]
 PATIENCE = 300_000  # milliseconds; only ends a test that hangs
 
 

@@ -213,9 +213,20 @@ def test_docstrings_become_restructured_text() -> None:
 
     lines = ["|m| of `x_` and W*.", "", "    q = m", "", ">>> a*b", "", "Heads", "-----", "n : |k|"]
     assert convert([*lines, "X, y", "    Those."]) == [
-        r"\|m\| of ``x_`` and W\*.", "", "::", "", "    q = m", "", ">>> a*b", "", "**Heads**", "",
-        r"- ``n``: \|k\|", "- X, y", "  Those.",
-    ]  # fmt: skip
+        r"\|m\| of ``x_`` and W\*.",
+        "",
+        "::",
+        "",
+        "    q = m",
+        "",
+        ">>> a*b",
+        "",
+        "**Heads**",
+        "",
+        r"- ``n``: \|k\|",
+        "- X, y",
+        "  Those.",
+    ]
 
 
 def test_benchmarks_become_tables_of_ratios() -> None:
@@ -230,8 +241,9 @@ def test_benchmarks_become_tables_of_ratios() -> None:
     ]
     lines = ratio_tables([dict(zip(names, row, strict=True)) for row in rows])
     assert [line for line in lines if line.startswith("##")] == [
-        "## Bayes-optimal theory", "## Starting up"
-    ]  # fmt: skip
+        "## Bayes-optimal theory",
+        "## Starting up",
+    ]
     assert lines[5] == "| a curve, in k | – | cost grows as the power 0.28 |"
     assert lines[-2:] == ["| import | numpy | **3.5** |", "| one point | the aim | **2** |"]
 

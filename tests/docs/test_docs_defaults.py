@@ -113,8 +113,9 @@ def test_lists_of_alpha_have_one_shape(capsys: pytest.CaptureFixture[str]) -> No
     ]
     assert several[1].q == pc.erm_fixed_point(teacher, "square", 2).q
     assert pc.optimal_ridge(teacher, "square", [1, 2]) == [
-        pc.optimal_ridge(teacher, "square", 1), pc.optimal_ridge(teacher, "square", 2)
-    ]  # fmt: skip
+        pc.optimal_ridge(teacher, "square", 1),
+        pc.optimal_ridge(teacher, "square", 2),
+    ]
     names = [one.row["estimator"] for one in pc.plan(teacher, error=0.25)]
     assert names == [one.name for one in plain_estimators()]
     app(["plan", "-k", "2", "--error", "0.25", "--json"], standalone_mode=False)

@@ -109,13 +109,41 @@ class NoTheory:
 
 HERE = {"Host": "127.0.0.1:8050", "Origin": "http://127.0.0.1:8050"}
 ODD = [
-    None, True, False, 0, -1, 7, 1.5, 1e308, -0.0, 10**400, "", "a", "..", "?k=4",
-    "control-k.value", "\u0000", "é" * 50, [], [[]], [None], [[[[]]]], {}, {"": ""}, {"id": 1},
-    {"id": {"a": 1}}, {"id": "url", "property": "search"}, {"stamp": 1e300},
-    {"stamp": -1, "settings": []}, {"stamp": 2**60, "settings": {}},
-    {"range": [1, 2, 3], "stamp": 0}, {"mark": [], "stale": 3},
-    {"settings": {"k": {}}, "stamp": 1}, "x" * 5000, list(range(300)),
-]  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -1,
+    7,
+    1.5,
+    1e308,
+    -0.0,
+    10**400,
+    "",
+    "a",
+    "..",
+    "?k=4",
+    "control-k.value",
+    "\u0000",
+    "é" * 50,
+    [],
+    [[]],
+    [None],
+    [[[[]]]],
+    {},
+    {"": ""},
+    {"id": 1},
+    {"id": {"a": 1}},
+    {"id": "url", "property": "search"},
+    {"stamp": 1e300},
+    {"stamp": -1, "settings": []},
+    {"stamp": 2**60, "settings": {}},
+    {"range": [1, 2, 3], "stamp": 0},
+    {"mark": [], "stale": 3},
+    {"settings": {"k": {}}, "stamp": 1},
+    "x" * 5000,
+    list(range(300)),
+]
 
 
 @pytest.fixture(scope="module")
@@ -201,11 +229,24 @@ def test_480_odd_bodies_are_answered_or_refused_with_a_sentence(page, block, cap
 @pytest.mark.parametrize(
     "data",
     [
-        b"", b"{", b"null", b"[]", b"3", b'"text"', b"\xff\xfe", b"NaN", b'{"output": NaN}',
-        b"[" * 100_000, b"9" * 5000, b'{"output": "\\ud800"}', b'{"output": ["a"]}', b"{}",
-        b'{"output": "drawn.data", "inputs": 1}', b'{"a": 1, "a": 2}',
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b"3",
+        b'"text"',
+        b"\xff\xfe",
+        b"NaN",
+        b'{"output": NaN}',
+        b"[" * 100_000,
+        b"9" * 5000,
+        b'{"output": "\\ud800"}',
+        b'{"output": ["a"]}',
+        b"{}",
+        b'{"output": "drawn.data", "inputs": 1}',
+        b'{"a": 1, "a": 2}',
     ],
-)  # fmt: skip
+)
 def test_what_is_no_body_is_refused_with_a_sentence(page, data, caplog):
     with caplog.at_level(logging.WARNING):
         answer = send(page[0], data)

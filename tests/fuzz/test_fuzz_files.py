@@ -14,17 +14,61 @@ from polyceptron.rows import make_row
 from polyceptron.store import CaseResult, Store, decode_row, merge_stores
 
 KEYS = st.sampled_from(
-    ["sources", "alpha", "dimension", "instances", "n_classes", "prior", "model", "estimators",
-     "ridge", "seed", "name", "start", "tol", "grid", "amp", "erm", "theory", "sweep", "x"]
-)  # fmt: skip
+    [
+        "sources",
+        "alpha",
+        "dimension",
+        "instances",
+        "n_classes",
+        "prior",
+        "model",
+        "estimators",
+        "ridge",
+        "seed",
+        "name",
+        "start",
+        "tol",
+        "grid",
+        "amp",
+        "erm",
+        "theory",
+        "sweep",
+        "x",
+    ]
+)
 VALUES = st.one_of(
     st.sampled_from(
-        ['"amp"', '"erm"', '"theory"', "[1]", "[1, 2]", "1", "0", "-1", "1e400", "nan", "inf",
-         '"1:2:3"', '"1:2:999999999"', "true", "[]", "{}", '"gaussian"', '"optimal"',
-         "[[[]]]", '"square"', "1979-05-27", "0x10", '["a", 1]', "{a = 1}", "9" * 40, '""']
+        [
+            '"amp"',
+            '"erm"',
+            '"theory"',
+            "[1]",
+            "[1, 2]",
+            "1",
+            "0",
+            "-1",
+            "1e400",
+            "nan",
+            "inf",
+            '"1:2:3"',
+            '"1:2:999999999"',
+            "true",
+            "[]",
+            "{}",
+            '"gaussian"',
+            '"optimal"',
+            "[[[]]]",
+            '"square"',
+            "1979-05-27",
+            "0x10",
+            '["a", 1]',
+            "{a = 1}",
+            "9" * 40,
+            '""',
+        ]
     ),
     st.text(max_size=8),
-)  # fmt: skip
+)
 LINES = st.one_of(
     st.builds("{} = {}".format, KEYS, VALUES),
     st.builds("[{}]".format, KEYS),
@@ -162,9 +206,12 @@ def test_damaged_rows_are_refused(text):
 
 COLUMNS = ["key", "task", "row", "status", "reason", "provenance", "checksum"]
 JUNK = st.one_of(
-    st.none(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.binary(max_size=30),
+    st.none(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(),
+    st.binary(max_size=30),
     st.text(max_size=30).filter(lambda text: "\x00" not in text),
-)  # fmt: skip
+)
 
 
 @settings(max_examples=40)

@@ -18,7 +18,7 @@ from polyceptron.problem import (
     Teacher,
     finite_prior,
 )
-from polyceptron.problem.law import Law
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.sides.fields.information import few_moments, many_excess
 from polyceptron.sides.weights.side import row_entropy
 from polyceptron.theory.bayes.channel_table import channel_table
@@ -162,7 +162,7 @@ def test_the_curve_ends_where_the_plain_loop_does(teacher):
     curve = curve_of(teacher, 6)
     for alpha in (0.4, 2.0):
         found = curve.points(np.array([curve_root(curve, alpha)]))
-        laws = pairwise(rounds(*bayes_sides(curve, alpha, 0), Law.bayes(1 - 1e-9)))
+        laws = pairwise(rounds(*bayes_sides(curve, alpha, 0), ScalarOrder.bayes(1 - 1e-9)))
         law = next(now for before, now in laws if abs(now.V / before.V - 1) < 1e-12)
         assert pytest.approx(float(found.v[0]), rel=1e-8) == law.V
 

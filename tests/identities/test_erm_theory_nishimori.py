@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.problem import CHANNELS, Law, Loss
+from polyceptron.problem import CHANNELS, Loss, ScalarOrder
 from polyceptron.questions.curve_rows import curve_rows
 from polyceptron.sides.fields.integrand import BayesStudent, PanelsThree, PanelsTwo
 from polyceptron.sides.fields.points import Points
@@ -41,7 +41,7 @@ class TeacherDenoiser(Loss):
 
 def averages(k, q, channel):
     """M, Q, C on the Nishimori line."""
-    law, student = Law.bayes(1 - q), TeacherDenoiser(channel)
+    law, student = ScalarOrder.bayes(1 - q), TeacherDenoiser(channel)
     nodes, level = {2: (PanelsTwo(), 2), 3: (PanelsThree(), 0)}.get(k, (Points(), 0))
     found = nodes.place(student, channel, k, law, level)(law)
     return [float(part.mean()) for part in (found.M, found.Q, found.C)]
@@ -60,7 +60,7 @@ def test_three_averages_are_the_information(k, tolerance, channel):
 @pytest.mark.parametrize(("k", "tolerance"), [(2, 1e-8), (3, 1e-6), (5, 5e-3)])
 def test_the_channel_itself_may_be_the_student(k, tolerance, channel):
     """Its score and its entropy through the rules of the losses."""
-    law = Law.bayes(0.4)
+    law = ScalarOrder.bayes(0.4)
     found = FieldsSide(channel, BayesStudent(channel, k), k, 1.0).averages(2, law)(law)
     table = channel_table(channel, k)
     information, entropy = (float(part[0]) for part in table(np.array([law.V])))
@@ -72,7 +72,7 @@ def test_the_channel_itself_may_be_the_student(k, tolerance, channel):
 
 def test_another_channel_is_seen():
     """The student of one channel on labels of another is not on the line."""
-    law = Law.bayes(0.4)
+    law = ScalarOrder.bayes(0.4)
     channel, other = pc.Teacher(2).noise, pc.Teacher(2, noise="gaussian:0.3").noise
     found = PanelsTwo().place(TeacherDenoiser(other), channel, 2, law, 2)(law)
     assert abs(float(found.M[0]) / float(found.Q[0]) - 1) > 0.05

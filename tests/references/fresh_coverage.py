@@ -36,17 +36,23 @@ def fresh(seed: int, number: int) -> Record:
     k = int(rng.choice([few, some, many], p=[0.3, 0.63, 0.07]))
     loss = str(rng.choice(LOSSES))
     noises = [
-        "none", f"gaussian:{rng.uniform(0.02, 1):.3f}",
-        f"softmax:{10 ** rng.uniform(-0.3, 1):.3f}", f"flips:{rng.uniform(0.01, 0.3):.3f}",
-    ]  # fmt: skip
+        "none",
+        f"gaussian:{rng.uniform(0.02, 1):.3f}",
+        f"softmax:{10 ** rng.uniform(-0.3, 1):.3f}",
+        f"flips:{rng.uniform(0.01, 0.3):.3f}",
+    ]
     features = ["isotropic", "marchenko-pastur:0.5", "random-features:relu:1.5"]
     features += [str(spectra(rng)["features"]) for _ in range(3)]
     problem: Record = {
-        "seed": seed, "number": number, "k": k, "loss": loss,
-        "noise": str(rng.choice(noises)), "features": str(rng.choice(features)),
+        "seed": seed,
+        "number": number,
+        "k": k,
+        "loss": loss,
+        "noise": str(rng.choice(noises)),
+        "features": str(rng.choice(features)),
         "alpha": float(f"{10 ** rng.uniform(np.log10(0.05), 3):.4g}"),
         "ridge": float(f"{10 ** rng.uniform(-6, 1):.4g}"),
-    }  # fmt: skip
+    }
     kind, l1, l2, less = rng.random(), *10 ** rng.uniform(-3, 0, 2), 10 ** rng.uniform(-1, 0.3)
     if loss == "max-margin":
         problem["ridge"] = 0.0

@@ -133,17 +133,26 @@ def wide(rng: np.random.Generator) -> Record:
     k = int(rng.choice([2, 3, 4, 4, 5, 6, 8, 10, 12, 20]))
     loss = str(rng.choice(["cross-entropy", "cross-entropy", "cross-entropy", "max-margin"]))
     noises = [
-        "none", "none", f"gaussian:{rng.uniform(0.05, 1):.3f}",
-        f"softmax:{10 ** rng.uniform(-0.3, 1):.3f}", f"flips:{rng.uniform(0.02, 0.3):.3f}",
-    ]  # fmt: skip
+        "none",
+        "none",
+        f"gaussian:{rng.uniform(0.05, 1):.3f}",
+        f"softmax:{10 ** rng.uniform(-0.3, 1):.3f}",
+        f"flips:{rng.uniform(0.02, 0.3):.3f}",
+    ]
     noise, ridge = str(rng.choice(noises)), float(f"{10 ** rng.uniform(-6, 1):.4g}")
     alpha = float(f"{10 ** rng.uniform(np.log10(0.05), 3):.4g}")
     hard = loss == "max-margin"
     features = "isotropic" if hard or rng.random() < 0.5 else problem["features"]
     return {
-        "tol": None, "k": k, "prior": "gaussian", "noise": "none" if hard else noise,
-        "estimator": loss, "ridge": None if hard else ridge, "alpha": alpha, "features": features,
-    }  # fmt: skip
+        "tol": None,
+        "k": k,
+        "prior": "gaussian",
+        "noise": "none" if hard else noise,
+        "estimator": loss,
+        "ridge": None if hard else ridge,
+        "alpha": alpha,
+        "features": features,
+    }
 
 
 def _problem(
@@ -154,9 +163,13 @@ def _problem(
     sampled = estimator in ("cross-entropy", "max-margin") or prior != "gaussian"
     return {
         "tol": 3e-3 if k > 3 and sampled else 1e-5,
-        "k": k, "prior": prior, "noise": noise, "estimator": estimator,
-        "ridge": None if estimator in ("bayes", "max-margin") else ridge, "alpha": alpha,
-    }  # fmt: skip
+        "k": k,
+        "prior": prior,
+        "noise": noise,
+        "estimator": estimator,
+        "ridge": None if estimator in ("bayes", "max-margin") else ridge,
+        "alpha": alpha,
+    }
 
 
 # A new family goes to the end: the seed of a family is its place.

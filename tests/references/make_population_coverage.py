@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import log_softmax, ndtr, ndtri
 from scipy.stats import multivariate_normal, qmc
 from scipy.stats import t as student
-from tests.references.population_equations import Law, Rule, Task, normal2, solved
+from tests.references.population_equations import Rule, ScalarOrder, Task, normal2, solved
 
 PLACE = Path(__file__).with_name("population_coverage.json")
 NAMES = ("generalisation_error", "balanced_error", "recall", "test_loss", "training_error")
@@ -33,7 +33,7 @@ def records() -> list[dict[str, Any]]:
     return list(json.loads(PLACE.read_text(encoding="utf-8"))) if PLACE.exists() else []
 
 
-def scores(task: Task, law: Law, fine: bool, seed: int | None = None) -> dict[str, Any]:
+def scores(task: Task, law: ScalarOrder, fine: bool, seed: int | None = None) -> dict[str, Any]:
     """Confusion (k, k), and the test loss of cross-entropy."""
     k, r, T = task.k, task.r, task.T
     P, loss = np.zeros((k, k)), math.nan
@@ -180,15 +180,25 @@ def draw(rng: np.random.Generator, classes: Any = (2, 3, 4, 5, 6)) -> dict[str, 
         int(rng.integers(3))
     ]
     problem = {
-        "k": k, "loss": loss, "ridge": float(f"{10 ** rng.uniform(-3, 1):.4g}"),
-        "alpha": float(f"{10 ** rng.uniform(-0.3, 1.2):.4g}"), "intercept": intercept,
+        "k": k,
+        "loss": loss,
+        "ridge": float(f"{10 ** rng.uniform(-3, 1):.4g}"),
+        "alpha": float(f"{10 ** rng.uniform(-0.3, 1.2):.4g}"),
+        "intercept": intercept,
         "class_weight": None if loss == "max-margin" else weight,
         "tol": [None, None, 3e-3][int(rng.integers(3))],
-    }  # fmt: skip
+    }
     if rng.random() < 0.5:
-        noise = str(rng.choice(["none", f"gaussian:{rng.uniform(0.05, 1):.3f}",
-                                f"flips:{rng.uniform(0.02, 0.2):.3f}",
-                                f"softmax:{10 ** rng.uniform(-0.2, 0.7):.3f}"]))  # fmt: skip
+        noise = str(
+            rng.choice(
+                [
+                    "none",
+                    f"gaussian:{rng.uniform(0.05, 1):.3f}",
+                    f"flips:{rng.uniform(0.02, 0.2):.3f}",
+                    f"softmax:{10 ** rng.uniform(-0.2, 0.7):.3f}",
+                ]
+            )
+        )
         problem |= {
             "kind": "teacher",
             "noise": noise,
@@ -203,8 +213,10 @@ def draw(rng: np.random.Generator, classes: Any = (2, 3, 4, 5, 6)) -> dict[str, 
         levels = [[1.0, *rng.uniform(0.3, 2, k).round(3).tolist(), 1.0]]
         if rng.random() < 0.4:
             f, g = rng.uniform(0.2, 0.8, 2).round(3).tolist()
-            levels = [[f, *rng.uniform(0.3, 3, k).round(3).tolist(), g],
-                      [1 - f, *rng.uniform(0.3, 1, k).round(3).tolist(), 1 - g]]  # fmt: skip
+            levels = [
+                [f, *rng.uniform(0.3, 3, k).round(3).tolist(), g],
+                [1 - f, *rng.uniform(0.3, 1, k).round(3).tolist(), 1 - g],
+            ]
         problem |= {
             "kind": "mixture",
             "shares": shares.tolist(),

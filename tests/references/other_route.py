@@ -26,7 +26,7 @@ from polyceptron.numerics.estimate import student_quantile, uniform_replicates
 from polyceptron.numerics.panels import panel_rule
 from polyceptron.problem import Teacher
 from polyceptron.problem.channels.softmax import SoftmaxNoise
-from polyceptron.problem.law import Hats, Law
+from polyceptron.problem.order import Conjugates, ScalarOrder
 from polyceptron.problem.penalties import ElasticNet, as_penalty
 from polyceptron.problem.specs import ERM
 from polyceptron.sides.fields import points
@@ -39,13 +39,15 @@ from polyceptron.theory.erm.equations import equations
 from polyceptron.theory.separability import loss_at_ridge
 
 Array = Any
-Averaging = Callable[[Law, int], Averages]  # over so many replicates
+Averaging = Callable[[ScalarOrder, int], Averages]  # over so many replicates
 REPLICATES, FEW = 16, 2  # of the answer, and of its slopes
 LOG2 = math.log(2)
 REACH = 9.5  # standard deviations
 
 
-def averages_of(problem: Problem, law: Law, omega: Array, joint: Array, own: bool) -> list[float]:
+def averages_of(
+    problem: Problem, law: ScalarOrder, omega: Array, joint: Array, own: bool
+) -> list[float]:
     """M, Q, C, D₊, D₋, loss, mistakes and mass of fields (n, k), label first, others falling.
 
     `joint` weighs field and label where `own`; else the fields alone.
@@ -75,7 +77,7 @@ def lattice(problem: Problem, seed: int) -> Averaging:
     k, rng = problem.n_classes, np.random.default_rng(seed)
     shifts = rng.random((REPLICATES, k - 1))
 
-    def one(law: Law, shift: Array) -> list[float]:
+    def one(law: ScalarOrder, shift: Array) -> list[float]:
         sigma = math.sqrt(2 * law.q)
         width = math.sqrt(2) * problem.channel.width(law.residual) / max(law.slope, 1e-300)
         n = 2**15 if k == 2 else 240
@@ -124,7 +126,7 @@ def drawn(problem: Problem, seed: int, log2_points: int) -> Averaging:
         chance = np.exp(below[:, :, 0]) / np.exp(below).sum(-1)
         weight = weight * k * chance * np.exp(up * (up / 2 - z[:, :, 0]))
 
-    def one(law: Law, i: int) -> Array:
+    def one(law: ScalarOrder, i: int) -> Array:
         found, rho, root = np.zeros(8), law.rho / spread, math.sqrt(law.q)
         fields = [(1 - guess, weight[i], rho * z[i] + math.sqrt(1 - rho**2) * xi[i])]
         if guess > 0:
@@ -140,7 +142,7 @@ def drawn(problem: Problem, seed: int, log2_points: int) -> Averaging:
 class PlainNet(ElasticNet):
     """Gaussian weights: ‖γ‖² = (m̂² + q̂)χ²_r, integrated on panels."""
 
-    def isotropic_law(self, hats: Hats, row: Any) -> Law:
+    def isotropic_law(self, hats: Conjugates, row: Any) -> ScalarOrder:
         r, A, spread = row.n_classes - 1, hats.V + self.l2, math.sqrt(hats.m**2 + hats.q)
         least = self.l1 / spread
         x, p = panel_rule(np.linspace(least, max(r**0.5 + 9, least + 9), 5), 40)
@@ -150,7 +152,7 @@ class PlainNet(ElasticNet):
         m = hats.m * float(p @ (x**2 * kept)) / A / r  # E u·u* = m̂ E(γ·γ h)/(m̂² + q̂)
         q = float(p @ (s - self.l1) ** 2) / A**2 / r
         V = float(p @ (r - (r - 1) * self.l1 / s)) / A / r
-        return Law.of_overlaps(m, q, V)
+        return ScalarOrder.of_overlaps(m, q, V)
 
 
 def problem_of(record: dict[str, Any]) -> tuple[Teacher, ERM]:

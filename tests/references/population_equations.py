@@ -206,7 +206,7 @@ def by_newton(task: Task, o: Any, y: int, V: Any, near: Any) -> tuple[Any, Any, 
     )
 
 
-class Law:
+class ScalarOrder:
     """m (G, r), Q, V (G, r, r), b (r,), M (r, r) from the hats."""
 
     def __init__(self, task: Task, hats: list[Any]) -> None:
@@ -244,7 +244,7 @@ class Rule:
             self.z = ndtri(self.u[0][:, :r]) @ np.linalg.cholesky(task.R).T
             self.y = task.drawn_labels(self.z, self.u[0][:, 2 * r :])
 
-    def nodes(self, law: Law) -> Any:
+    def nodes(self, law: ScalarOrder) -> Any:
         """Group, label, o = ω + b, weights, and E-weights of ∂Z or z where there is a teacher."""
         task = self.task
         if hasattr(self, "u"):
@@ -282,7 +282,7 @@ class Rule:
                 else:
                     yield c, y, o, w, None
 
-    def line(self, law: Law, c: int, y: int) -> tuple[Any, Any]:
+    def line(self, law: ScalarOrder, c: int, y: int) -> tuple[Any, Any]:
         """Gauss–Legendre between the kinks of f and where training begins to err."""
         task, A = self.task, self.task.gaps[y]
         mean, sd = float(law.m[c, 0] + law.b[0]), math.sqrt(law.Q[c, 0, 0])
@@ -313,7 +313,7 @@ class Rule:
         keep = w > 1e-17
         return x[keep], w[keep]
 
-    def __call__(self, law: Law) -> tuple[list[Any], float]:
+    def __call__(self, law: ScalarOrder) -> tuple[list[Any], float]:
         """The hats with the b of a Newton step, and the training error."""
         task, (G, r) = self.task, law.m.shape
         m, Q, V, M = np.zeros((G, r)), np.zeros((G, r, r)), np.zeros((G, r, r)), np.zeros((r, r))
@@ -376,7 +376,7 @@ def solved(rule: Rule, hats: list[Any] | None, tol: float, rounds: int = 800) ->
 
     for number in range(rounds):
         try:
-            law = Law(task, split(flat))
+            law = ScalarOrder(task, split(flat))
             new, wrong = rule(law)
         except (np.linalg.LinAlgError, ValueError, AssertionError):
             if not xs:

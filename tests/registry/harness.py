@@ -16,8 +16,8 @@ import pytest
 
 import polyceptron.report.explorer.settings  # before anything of a test's own is registered
 from polyceptron.problem import LOSSES, PENALTIES, PRIORS
-from polyceptron.problem.law import Hats
 from polyceptron.problem.losses.loss import check_loss, check_symmetric
+from polyceptron.problem.order import Conjugates
 from polyceptron.problem.priors import GaussianPrior
 from polyceptron.problem.priors.prior import Row
 from polyceptron.problem.spectrum import isotropic
@@ -148,7 +148,7 @@ def check_penalty(penalty: Any) -> None:
     """The minimiser of its own objective, and the weights side against drawn weights."""
     rng = np.random.default_rng(0)
     d, k = 300_000, 3
-    hats = Hats(1.4, 0.9, 0.7)
+    hats = Conjugates(1.4, 0.9, 0.7)
     u = rng.standard_normal((d, k))
     u -= u.mean(1, keepdims=True)
     noise = rng.standard_normal((d, k))

@@ -21,7 +21,7 @@ import numpy as np
 from polyceptron.checks import check_alphas
 from polyceptron.fit.overlaps import overlaps
 from polyceptron.problem import ESTIMATORS, Entry, Estimator
-from polyceptron.problem.law import Decay
+from polyceptron.problem.order import Decay
 from polyceptron.rows import Status, make_row
 from polyceptron.sides.generalisation import error_on_labels
 from polyceptron.students import CustomStudent
@@ -47,9 +47,17 @@ class Hebb(CustomStudent):
             q = m * m + a / k
             error = error_on_labels(teacher.channel, m / math.sqrt(a / k) if a else 0.0, k)
             row = make_row(
-                source="theory", **teacher.columns, **self.columns, alpha=a, m=m, q=q, V=0.0,
-                generalisation_error=float(error), uncertainty=1e-12, status=Status.OK,
-            )  # fmt: skip
+                source="theory",
+                **teacher.columns,
+                **self.columns,
+                alpha=a,
+                m=m,
+                q=q,
+                V=0.0,
+                generalisation_error=float(error),
+                uncertainty=1e-12,
+                status=Status.OK,
+            )
             rows.append(row)
         return rows
 
@@ -57,19 +65,34 @@ class Hebb(CustomStudent):
         return Decay(0.5)
 
     def simulate(
-        self, teacher: Any, alpha: float, dimension: int, seed: int, *,
-        also: Sequence[Estimator] = (), **settings: Any,
-    ) -> list[dict[str, Any]]:  # fmt: skip
+        self,
+        teacher: Any,
+        alpha: float,
+        dimension: int,
+        seed: int,
+        *,
+        also: Sequence[Estimator] = (),
+        **settings: Any,
+    ) -> list[dict[str, Any]]:
         n, k = round(alpha * dimension), teacher.n_classes
         X, y, truth = teacher.sample(n, dimension, seed)
         W = X.T @ (np.eye(k)[y] - 1 / k) / math.sqrt(dimension)
         found = overlaps(W, truth, teacher.features)
         wrong = float(np.mean(np.argmax(X @ W, axis=1) != y))
         row = make_row(
-            source=self.source, **teacher.columns, **self.columns, alpha=alpha, m=found.m,
-            q=found.q, **exact_errors(W, truth, teacher, seed), training_error=wrong,
-            status=Status.OK, dimension=dimension, n_samples=n, seed=seed,
-        )  # fmt: skip
+            source=self.source,
+            **teacher.columns,
+            **self.columns,
+            alpha=alpha,
+            m=found.m,
+            q=found.q,
+            **exact_errors(W, truth, teacher, seed),
+            training_error=wrong,
+            status=Status.OK,
+            dimension=dimension,
+            n_samples=n,
+            seed=seed,
+        )
         return [row] * (1 + len(also))
 
 

@@ -51,12 +51,17 @@ def test_results_show_themselves_in_a_line():
     two, square = pc.Teacher(2), pc.ERM("square", 0.1)
     X, y, _ = two.sample(n_samples=60, dimension=20, seed=0)
     results = [
-        pc.transitions(pc.Teacher(3, "rademacher")), pc.fixed_points(two, 1.0)[0],
-        pc.erm_fixed_point(two, square, 1.0), pc.asymptotics(two, square),
-        pc.plan(two, 0.2, square), pc.separability(pc.Teacher(2, noise="flips:0.1")),
-        pc.state_evolution(two, 1.0, 3), pc.margin_law(two, square, 1.0, margin=[0.0, 1.0]),
-        pc.amp(X, y), pc.fit_erm(X, y, "square", 0.1),
-    ]  # fmt: skip
+        pc.transitions(pc.Teacher(3, "rademacher")),
+        pc.fixed_points(two, 1.0)[0],
+        pc.erm_fixed_point(two, square, 1.0),
+        pc.asymptotics(two, square),
+        pc.plan(two, 0.2, square),
+        pc.separability(pc.Teacher(2, noise="flips:0.1")),
+        pc.state_evolution(two, 1.0, 3),
+        pc.margin_law(two, square, 1.0, margin=[0.0, 1.0]),
+        pc.amp(X, y),
+        pc.fit_erm(X, y, "square", 0.1),
+    ]
     for one in results:
         assert len(repr(one)) < 400, one
         assert "array" not in repr(one)

@@ -12,10 +12,19 @@ from polyceptron.rows import average_instances, tidy
 
 def instance(seed: int, error: float | None, status: str = "ok", **more: object) -> dict:
     row: dict[str, object] = {
-        "source": "erm", "model": "argmax", "n_classes": 3, "prior": "gaussian",
-        "estimator": "square", "ridge": 1.0, "alpha": 2.0, "dimension": 10, "n_samples": 20,
-        "seed": seed, "status": status, **more,
-    }  # fmt: skip
+        "source": "erm",
+        "model": "argmax",
+        "n_classes": 3,
+        "prior": "gaussian",
+        "estimator": "square",
+        "ridge": 1.0,
+        "alpha": 2.0,
+        "dimension": 10,
+        "n_samples": 20,
+        "seed": seed,
+        "status": status,
+        **more,
+    }
     return row if error is None else row | {"generalisation_error": error, "q": 2 * error}
 
 

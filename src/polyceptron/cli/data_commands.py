@@ -18,11 +18,23 @@ from polyceptron.files import check_outputs, write_text, write_together
 from polyceptron.rows import json_ready
 
 COLUMNS = (
-    "source", "alpha", "m", "q", "generalisation_error", "uncertainty", "clean_error", "status",
-)  # fmt: skip
+    "source",
+    "alpha",
+    "m",
+    "q",
+    "generalisation_error",
+    "uncertainty",
+    "clean_error",
+    "status",
+)
 TRACE_COLUMNS = (
-    "iteration", "m", "q", "theory_q", "generalisation_error", "theory_generalisation_error",
-)  # fmt: skip
+    "iteration",
+    "m",
+    "q",
+    "theory_q",
+    "generalisation_error",
+    "theory_generalisation_error",
+)
 REPORTED = ("n_samples", "dimension", "n_classes", "n_iter", "passes", "seconds", "status")
 
 Data = Annotated[Path | None, option("Samples X (n, d): .npy, .npz (sparse), .zarr or .parquet.")]
@@ -80,10 +92,22 @@ def amp(
     if data is not None or labels is not None:
         chosen = choose_weights_file(out, overwrite)
         _run_on_files(
-            "message passing", posterior_mean.amp, data, labels, chosen, as_json, cluster,
-            standardise=standardise, prior=prior, noise=noise, model=model, features=features,
-            n_classes=classes, checkpoint=checkpoint, **settings,
-        )  # fmt: skip
+            "message passing",
+            posterior_mean.amp,
+            data,
+            labels,
+            chosen,
+            as_json,
+            cluster,
+            standardise=standardise,
+            prior=prior,
+            noise=noise,
+            model=model,
+            features=features,
+            n_classes=classes,
+            checkpoint=checkpoint,
+            **settings,
+        )
         return
     teacher = options.the_population(classes, prior, model, noise, features)
     alphas = parse_numbers(alpha, "--alpha")
@@ -139,9 +163,17 @@ def fit(
     named = plain or target is not None
     if not named and value != "auto":
         _run_on_files(
-            estimator, fit_erm, data, labels, out, as_json, cluster, ridge=value,
-            checkpoint=checkpoint, **settings,
-        )  # fmt: skip
+            estimator,
+            fit_erm,
+            data,
+            labels,
+            out,
+            as_json,
+            cluster,
+            ridge=value,
+            checkpoint=checkpoint,
+            **settings,
+        )
         return
     if cluster is not None or checkpoint is not None:
         raise InvalidInput("--cluster and --checkpoint need --labels and a ridge that is given")
@@ -161,9 +193,15 @@ def fit(
 
 
 def _run_on_files(
-    name: str, run: Callable[..., Any], data: Path | None, labels: Path | None, out: Path,
-    as_json: bool, cluster: str | None, **settings: Any,
-) -> None:  # fmt: skip
+    name: str,
+    run: Callable[..., Any],
+    data: Path | None,
+    labels: Path | None,
+    out: Path,
+    as_json: bool,
+    cluster: str | None,
+    **settings: Any,
+) -> None:
     """Check where to write, fit with progress shown, write weights and report, print the report."""
     from polyceptron.lab.data_runs import fit_of_files
     from polyceptron.lab.engine import connect_cluster

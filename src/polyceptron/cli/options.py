@@ -175,11 +175,18 @@ def given(*without: str, **defaults: Any) -> Callable[[Any], Callable[..., None]
 
 
 def the_population(
-    classes: Classes = None, prior: Prior = None, model: Model = "argmax", noise: Noise = "none",
-    features: Features = "isotropic", shares: Shares = None, biases: Biases = None,
-    gram: Gram = None, mixture: IsMixture = False, separation: Separation = None,
+    classes: Classes = None,
+    prior: Prior = None,
+    model: Model = "argmax",
+    noise: Noise = "none",
+    features: Features = "isotropic",
+    shares: Shares = None,
+    biases: Biases = None,
+    gram: Gram = None,
+    mixture: IsMixture = False,
+    separation: Separation = None,
     variances: Variances = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """The teacher, or the mixture, that the options describe; None is the model's own default.
 
     What was done to make the spectrum a unit one goes to standard error.
@@ -187,9 +194,12 @@ def the_population(
     from polyceptron.problem import make_population, make_teacher
 
     unequal: dict[str, Any] = {
-        "shares": shares, "biases": biases, "gram": gram, "separation": separation,
+        "shares": shares,
+        "biases": biases,
+        "gram": gram,
+        "separation": separation,
         "variances": variances,
-    }  # fmt: skip
+    }
     given = {name: value for name, value in unequal.items() if value is not None}
     teacher: dict[str, Any] = {"model": model, "prior": prior, "noise": noise, "features": features}
     if mixture:
@@ -276,11 +286,16 @@ def describe_row(row: Mapping[str, Any]) -> str:
 
 GAP = "  "
 HEADERS = {
-    "generalisation_error": "error", "theory_generalisation_error": "theory error",
-    "uncertainty": "±", "alpha_uncertainty": "±", "training_error": "train error",
-    "training_loss": "train loss", "calibration_error": "calibration",
-    "dimension": "d", "n_samples": "n",
-}  # fmt: skip
+    "generalisation_error": "error",
+    "theory_generalisation_error": "theory error",
+    "uncertainty": "±",
+    "alpha_uncertainty": "±",
+    "training_error": "train error",
+    "training_loss": "train loss",
+    "calibration_error": "calibration",
+    "dimension": "d",
+    "n_samples": "n",
+}
 
 
 class Output(NamedTuple):

@@ -124,11 +124,18 @@ def _show_plan(spec: SweepSpec, store: Path, workers: int | None) -> None:
 
 
 _SUMMARY = {  # columns of a table, and how they are shown
-    "ridge": ("ridge", ".6g"), "penalty": ("penalty", "s"), "alpha": ("alpha", ".6g"),
-    "dimension": ("d", "d"), "instances": ("runs", "d"),
-    "mean": ("mean", ".6g"), "standard_error": ("s.e.", ".1e"), "theory": ("theory", ".6g"),
-    "deviation": ("z", "+.1f"), "not_converged": ("not conv.", "d"), "failed": ("failed", "d"),
-}  # fmt: skip
+    "ridge": ("ridge", ".6g"),
+    "penalty": ("penalty", "s"),
+    "alpha": ("alpha", ".6g"),
+    "dimension": ("d", "d"),
+    "instances": ("runs", "d"),
+    "mean": ("mean", ".6g"),
+    "standard_error": ("s.e.", ".1e"),
+    "theory": ("theory", ".6g"),
+    "deviation": ("z", "+.1f"),
+    "not_converged": ("not conv.", "d"),
+    "failed": ("failed", "d"),
+}
 _FAILED = ("source", "estimator", "n_classes", "noise", "ridge", "alpha", "dimension", "seed")
 
 

@@ -15,15 +15,38 @@ if TYPE_CHECKING:
     from polyceptron.problem import AnyTeacher, Estimator
 
 COLUMNS = (
-    "estimator", "ridge", "penalty", "alpha", "branch", "q", "generalisation_error", "uncertainty",
-    "balanced_error", "recall", "clean_error", "training_error", "training_loss", "test_loss",
-    "brier", "calibration_error", "free_entropy", "status",
-)  # fmt: skip
+    "estimator",
+    "ridge",
+    "penalty",
+    "alpha",
+    "branch",
+    "q",
+    "generalisation_error",
+    "uncertainty",
+    "balanced_error",
+    "recall",
+    "clean_error",
+    "training_error",
+    "training_loss",
+    "test_loss",
+    "brier",
+    "calibration_error",
+    "free_entropy",
+    "status",
+)
 # Left out in this order where a terminal has no room.
 OPTIONAL = (
-    "free_entropy", "training_loss", "training_error", "q", "clean_error", "recall", "brier",
-    "status", "calibration_error", "test_loss",
-)  # fmt: skip
+    "free_entropy",
+    "training_loss",
+    "training_error",
+    "q",
+    "clean_error",
+    "recall",
+    "brier",
+    "status",
+    "calibration_error",
+    "test_loss",
+)
 
 
 @options.given()
@@ -84,9 +107,17 @@ def curve(
 
 
 RIDGE_COLUMNS = (
-    "alpha", "ridge", "best", "generalisation_error", "uncertainty", "balanced_error",
-    "clean_error", "test_loss", "calibration_error", "status",
-)  # fmt: skip
+    "alpha",
+    "ridge",
+    "best",
+    "generalisation_error",
+    "uncertainty",
+    "balanced_error",
+    "clean_error",
+    "test_loss",
+    "calibration_error",
+    "status",
+)
 
 
 @options.given()
@@ -162,10 +193,14 @@ def transitions(*, teacher: Any, tol: options.Tolerance = None, output: Any) -> 
     if teacher.noise.noiseless:
         meanings = ("perfect learning possible", "and easy (message passing does it)")
     rows = [
-        {"transition": f"alpha_{name}", "alpha": f"{getattr(found, f'alpha_{name.lower()}'):.8g}",
-         "uncertainty": getattr(found, f"alpha_{name.lower()}_uncertainty"), "meaning": meaning}
+        {
+            "transition": f"alpha_{name}",
+            "alpha": f"{getattr(found, f'alpha_{name.lower()}'):.8g}",
+            "uncertainty": getattr(found, f"alpha_{name.lower()}_uncertainty"),
+            "meaning": meaning,
+        }
         for name, meaning in zip(("IT", "algo"), meanings, strict=True)
-    ]  # fmt: skip
+    ]
     options.print_table(rows, tuple(rows[0]), f"{title} ({found.status})", optional=("meaning",))
     options.echo(f"hard phase: {found.alpha_it:.6g} < α < {found.alpha_algo:.6g}")
 
@@ -225,10 +260,13 @@ def asymptotics(
     measured = [f"{name}{end}" for name in ("exponent", "constant") for end in ("", "_uncertainty")]
     measured += ["exact_exponent", "exact_constant", "floor"]
     row: dict[str, Any] = {
-        **teacher.columns, "ridge": None, **chosen.columns,
+        **teacher.columns,
+        "ridge": None,
+        **chosen.columns,
         **{name: getattr(found, name) for name in measured},
-        "alpha_max": float(found.alpha[-1]), "status": str(found.status),
-    }  # fmt: skip
+        "alpha_max": float(found.alpha[-1]),
+        "status": str(found.status),
+    }
     if found.reason:
         row["reason"] = found.reason
     if not output.in_words:
@@ -236,10 +274,14 @@ def asymptotics(
         output([row | {name: getattr(found, name).tolist() for name in points}])
         return
     lines = [
-        {"of": of, "measured": row[of], "uncertainty": row[f"{of}_uncertainty"],
-         "exact": row[f"exact_{of}"]}
+        {
+            "of": of,
+            "measured": row[of],
+            "uncertainty": row[f"{of}_uncertainty"],
+            "exact": row[f"exact_{of}"],
+        }
         for of in ("exponent", "constant")
-    ]  # fmt: skip
+    ]
     strength = "" if row["ridge"] is None else f", ridge {row['ridge']}"
     strength += f", {row['penalty']}" if row.get("penalty") else ""
     title = f"{options.describe_teacher(teacher, estimator=chosen.name)}{strength} ({found.status})"
@@ -255,8 +297,13 @@ def asymptotics(
 STUDENT = ("estimator", "branch", "ridge", "penalty")
 NEEDED = (*STUDENT, "alpha", "alpha_uncertainty", "n_samples", "status")
 REACHED = (
-    *STUDENT, "generalisation_error", "uncertainty", "balanced_error", "clean_error", "status",
-)  # fmt: skip
+    *STUDENT,
+    "generalisation_error",
+    "uncertainty",
+    "balanced_error",
+    "clean_error",
+    "status",
+)
 
 
 @options.given("plot")

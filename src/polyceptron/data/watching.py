@@ -200,9 +200,15 @@ class Watch:
             self._past.append((now, iteration, math.log(change)))
         left = self._left(iteration, max_iter, change, target)
         self._last = replace(
-            self._last, iteration=iteration, max_iter=max_iter, change=change, target=target,
-            objective=objective, seconds=now, seconds_left=left,
-        )  # fmt: skip
+            self._last,
+            iteration=iteration,
+            max_iter=max_iter,
+            change=change,
+            target=target,
+            objective=objective,
+            seconds=now,
+            seconds_left=left,
+        )
         self._tell(whole=True)
 
     def read(self, passes: float) -> None:

@@ -133,9 +133,15 @@ class Correlated:
 
         def run(channel: Channel, tol: float, near: Posterior | None) -> Posterior:
             return correlated_amp(
-                F, y, model.classes_.size, prior, channel, tol=tol, max_iter=model.max_iter,
+                F,
+                y,
+                model.classes_.size,
+                prior,
+                channel,
+                tol=tol,
+                max_iter=model.max_iter,
                 start=near.end.last if near is not None and near.converged else None,
-            )  # fmt: skip
+            )
 
         best = best_posterior(run, noise, model.tol, _CORRELATED)
         weights = way.directions @ best.mean[:m] / math.sqrt(design.dimension)
@@ -204,9 +210,16 @@ class Independent:
 def left_out(design: Design, y: Labels, channel: Channel, model: AMPClassifier) -> Posterior:
     """Algorithm 1 at this noise, with the cavity fields of the samples."""
     result = amp(
-        design, y, model.prior, model.variances_, tol=model.tol, max_iter=model.max_iter,
-        n_classes=model.classes_.size, noise=channel, verbose=model.verbose,
-    )  # fmt: skip
+        design,
+        y,
+        model.prior,
+        model.variances_,
+        tol=model.tol,
+        max_iter=model.max_iter,
+        n_classes=model.classes_.size,
+        noise=channel,
+        verbose=model.verbose,
+    )
     V, full = result.variance, model.variances_ == "full"
     variance = independent_variance(design, V) if full else np.full(y.size, float(V))
     fields = design.fields(np.ascontiguousarray(result.weights.T)).T

@@ -39,12 +39,25 @@ _TOL = 1e-8
 
 
 def fit_erm(
-    X: Any, y: Any, loss: Any = "cross-entropy", ridge: float = DEFAULT_RIDGE, *,
-    penalty: Any = None, intercept: bool = False, class_weight: Any = None,
-    n_classes: int | None = None, solver: str = "auto", tol: float = _TOL, start: Any = None,
-    strict: bool = False, sample_weight: Any = None, verbose: int = 0,
-    callback: Callback | None = None, checkpoint: Any = None, checkpoint_every: float = 60.0,
-) -> ERMFit:  # fmt: skip
+    X: Any,
+    y: Any,
+    loss: Any = "cross-entropy",
+    ridge: float = DEFAULT_RIDGE,
+    *,
+    penalty: Any = None,
+    intercept: bool = False,
+    class_weight: Any = None,
+    n_classes: int | None = None,
+    solver: str = "auto",
+    tol: float = _TOL,
+    start: Any = None,
+    strict: bool = False,
+    sample_weight: Any = None,
+    verbose: int = 0,
+    callback: Callback | None = None,
+    checkpoint: Any = None,
+    checkpoint_every: float = 60.0,
+) -> ERMFit:
     """The minimiser of the regularised empirical risk, certified to relative distance `tol`.
 
     Parameters
@@ -96,20 +109,44 @@ def fit_erm(
     [[0.333, -0.333]]
     """
     return fit_erm_path(
-        X, y, loss, [ridge if penalty is None else as_penalty(penalty)], intercept=intercept,
-        class_weight=class_weight, n_classes=n_classes, solver=solver, tol=tol, start=start,
-        strict=strict, sample_weight=sample_weight, verbose=verbose, callback=callback,
-        checkpoint=checkpoint, checkpoint_every=checkpoint_every,
-    )[0]  # fmt: skip
+        X,
+        y,
+        loss,
+        [ridge if penalty is None else as_penalty(penalty)],
+        intercept=intercept,
+        class_weight=class_weight,
+        n_classes=n_classes,
+        solver=solver,
+        tol=tol,
+        start=start,
+        strict=strict,
+        sample_weight=sample_weight,
+        verbose=verbose,
+        callback=callback,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+    )[0]
 
 
 def fit_erm_path(
-    X: Any, y: Any, loss: Any, ridges: Sequence[float | Penalty], *, intercept: bool = False,
-    class_weight: Any = None, n_classes: int | None = None, solver: str = "auto",
-    tol: float = _TOL, start: Any = None, strict: bool = False, sample_weight: Any = None,
-    verbose: int = 0, callback: Callback | None = None, checkpoint: Any = None,
+    X: Any,
+    y: Any,
+    loss: Any,
+    ridges: Sequence[float | Penalty],
+    *,
+    intercept: bool = False,
+    class_weight: Any = None,
+    n_classes: int | None = None,
+    solver: str = "auto",
+    tol: float = _TOL,
+    start: Any = None,
+    strict: bool = False,
+    sample_weight: Any = None,
+    verbose: int = 0,
+    callback: Callback | None = None,
+    checkpoint: Any = None,
     checkpoint_every: float = 60.0,
-) -> list[ERMFit]:  # fmt: skip
+) -> list[ERMFit]:
     """One fit per λ, in the order given; work on the data is shared between them.
 
     Parameters
@@ -155,10 +192,17 @@ def fit_erm_path(
     begin = data_checks.check_weights(start, "start", d + whole, k)
     watcher = Watch(loss.name, verbose, callback)
     watcher.checkpoint.open(
-        checkpoint, checkpoint_every, samples.design, samples.y, loss=loss.name, ridges=values,
-        solver=solver, classes=k, intercept=bool(intercept),
+        checkpoint,
+        checkpoint_every,
+        samples.design,
+        samples.y,
+        loss=loss.name,
+        ridges=values,
+        solver=solver,
+        classes=k,
+        intercept=bool(intercept),
         sample_weight=None if samples.weights is None else crc32(samples.weights.tobytes()),
-    )  # fmt: skip
+    )
     samples, units = data_checks.in_units(samples)
     if begin is not None:
         begin[:d] = np.ldexp(begin[:d], units.p)

@@ -202,10 +202,17 @@ class ERMClassifier(linear.LinearClassifier):
             fit = replace(stopped_at(start[:d], ridge, loss.name), intercepts=base)
         else:
             fit = fit_erm(
-                scaling.design(data.X), data.y, loss, ridge, intercept=self.fit_intercept,
-                n_classes=self.classes_.size, tol=self.tol, start=start, sample_weight=weights,
+                scaling.design(data.X),
+                data.y,
+                loss,
+                ridge,
+                intercept=self.fit_intercept,
+                n_classes=self.classes_.size,
+                tol=self.tol,
+                start=start,
+                sample_weight=weights,
                 verbose=self.verbose,
-            )  # fmt: skip
+            )
         self._store(fit.weights / math.sqrt(data.X.shape[1]), fit.intercepts + shift, scaling)
         self._scaling, self._shift, self.n_iter_ = scaling, shift, max(1, fit.n_iter)
         self.certificate_, self.separability_ = fit.distance_bound, fit.separability
@@ -215,11 +222,12 @@ class ERMClassifier(linear.LinearClassifier):
             design, index, k = self._samples(data, scaling, None)
             endless = ridge == 0 and separation(design, index, n_classes=k).kind == "quasi"
             linear.warn_caller(
-                _ENDLESS if endless else
-                f"the weights are certified only to within {fit.distance_bound:.2g} of the "
+                _ENDLESS
+                if endless
+                else f"the weights are certified only to within {fit.distance_bound:.2g} of the "
                 f"minimiser (tolerance {self.tol:g} relative); increase the ridge or the tolerance",
                 ConvergenceWarning,
-            )  # fmt: skip
+            )
         return self
 
     def _factors(self, data: TrainingData) -> tuple[Array, Array]:
@@ -292,10 +300,14 @@ class ERMClassifier(linear.LinearClassifier):
             try:
                 with samples.design.watched(Watch(f"ridges, {kind} scaling", self.verbose)):
                     path = ridge_choice.choose_ridge(
-                        search, None if ridges is None else [r / area for r in ridges], splits,
-                        self._fallback(data), between=self.scoring == "neg_log_loss",
-                        size=size, rival=rival,
-                    )  # fmt: skip
+                        search,
+                        None if ridges is None else [r / area for r in ridges],
+                        splits,
+                        self._fallback(data),
+                        between=self.scoring == "neg_log_loss",
+                        size=size,
+                        rival=rival,
+                    )
             except KeyboardInterrupt:
                 if not found:
                     raise
@@ -380,10 +392,16 @@ class ERMClassifier(linear.LinearClassifier):
                 raise InvalidInput(f"precision must be ({d}, {d}) and positive, got {precision!r}")
             inverse = inverse[np.ix_(varying, varying)] * np.outer(scale, scale)
         fitted = Fitted(
-            X / own, data.y, weights[varying] * scale[:, None],
-            base + shift @ weights - self._shift, loss, class_coordinates(loss, k),
-            *self._factors(data), self.ridge_ / unit**2 * d / own**2, self.fit_intercept,
-        )  # fmt: skip
+            X / own,
+            data.y,
+            weights[varying] * scale[:, None],
+            base + shift @ weights - self._shift,
+            loss,
+            class_coordinates(loss, k),
+            *self._factors(data),
+            self.ridge_ / unit**2 * d / own**2,
+            self.fit_intercept,
+        )
         names = np.asarray(getattr(self, "feature_names_in_", [f"x{i}" for i in range(d)]))
         shown = self.classes_[1:] if k == 2 else self.classes_
         return feature_frame(fitted, inverse, names[varying], shown, scale).reindex(names)

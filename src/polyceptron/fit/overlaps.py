@@ -39,10 +39,10 @@ from polyceptron.checks import as_numbers, check_tolerance, difference_basis
 from polyceptron.data.sparse_checks import compressed_rows
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
-from polyceptron.numerics.estimate import from_replicates, uniform_replicates
+from polyceptron.numerics.estimate import estimate_from_replicates, uniform_replicates
 from polyceptron.numerics.orthant import GRID, win_probabilities
 from polyceptron.problem.channels import Channel, as_channel
-from polyceptron.problem.law import PaperMatrices
+from polyceptron.problem.order import PaperMatrices
 from polyceptron.problem.spectrum import as_spectrum
 from polyceptron.sides.generalisation import generalisation_error
 
@@ -271,7 +271,7 @@ def _sampled_error(
         points = ndtri(uniform_replicates(2 * k - 2, log2_points, seed, 16)[:, seen:])
         sums += integrand(points.reshape(-1, 2 * k - 2)).reshape(16, -1).sum(1)
         seen = 2**log2_points
-        found = from_replicates(sums / seen)
+        found = estimate_from_replicates(sums / seen)
         # What no point has seen has a probability below 5 over their number, in 99 of 100 cases.
         uncertainty = max(float(found.uncertainty), 5 / (16 * seen) if noise == 0 else 0.0)
         if uncertainty <= tol:

@@ -233,9 +233,15 @@ def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None)
     steep = math.sqrt(2) * float(design.row_norms.max())
     while True:
         found = newton_minimise(
-            design, objective, np.array([ridge]), U[None], target=0.5, max_iter=60,
-            keep=keep, intercept=free,
-        )  # fmt: skip
+            design,
+            objective,
+            np.array([ridge]),
+            U[None],
+            target=0.5,
+            max_iter=60,
+            keep=keep,
+            intercept=free,
+        )
         slope, bound, enough, stop = math.nan, math.inf, 0.0, found.interrupted
         U = found.U[0]
         n_iter += int(found.n_iter[0])
@@ -273,11 +279,19 @@ def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None)
     missed = Status.TOLERANCE_NOT_MET if exists else Status.NOT_CONVERGED
     status = Status.OK if bound <= enough else missed
     return fit_at(
-        samples, "cross-entropy", 0.0, U.T @ objective.basis.T,
-        objective.basis @ found.Z[0], float(found.evaluation.value[0]), bound,
-        Status.INTERRUPTED if stop else status, gradient_norm=slope, n_iter=n_iter,
-        matrix_passes=design.passes - before, separability=proof,
-    )  # fmt: skip
+        samples,
+        "cross-entropy",
+        0.0,
+        U.T @ objective.basis.T,
+        objective.basis @ found.Z[0],
+        float(found.evaluation.value[0]),
+        bound,
+        Status.INTERRUPTED if stop else status,
+        gradient_norm=slope,
+        n_iter=n_iter,
+        matrix_passes=design.passes - before,
+        separability=proof,
+    )
 
 
 def _smallest_curvature(design: Design, objective: SoftmaxObjective, found: NewtonMinimum) -> float:

@@ -42,9 +42,14 @@ from polyceptron.theory.dynamics import state_evolution
 from polyceptron.version import VERSION
 
 _REPORTED = (
-    "residual", "damping", "ridge", "distance_bound", "training_loss", "training_error",
+    "residual",
+    "damping",
+    "ridge",
+    "distance_bound",
+    "training_loss",
+    "training_error",
     "matrix_passes",
-)  # fmt: skip
+)
 _INDEX_ARRAYS = ("shape", "indices", "indptr", "row", "col", "coords", "offsets")
 ENDINGS = (".npy", ".npz", ".zarr", ".parquet")
 
@@ -144,13 +149,23 @@ def fit_of_files(
     offset = -(shift @ weights) / math.sqrt(d)
     passes = design.passes + (X.passes if X is not design else 0.0)
     return {
-        "data": str(data), "labels": str(labels), "n_samples": n, "dimension": d,
-        "n_classes": weights.shape[1], "precision": str(design.dtype), "standardise": standardise,
-        "status": str(found.status), "n_iter": found.n_iter, "passes": passes,
-        "seconds": time.monotonic() - begin, "version": VERSION, "weights": weights,
-        "offset": offset.tolist(), **({} if classes is None else {"classes": classes.tolist()}),
+        "data": str(data),
+        "labels": str(labels),
+        "n_samples": n,
+        "dimension": d,
+        "n_classes": weights.shape[1],
+        "precision": str(design.dtype),
+        "standardise": standardise,
+        "status": str(found.status),
+        "n_iter": found.n_iter,
+        "passes": passes,
+        "seconds": time.monotonic() - begin,
+        "version": VERSION,
+        "weights": weights,
+        "offset": offset.tolist(),
+        **({} if classes is None else {"classes": classes.tolist()}),
         **{name: getattr(found, name) for name in _REPORTED if hasattr(found, name)},
-    }  # fmt: skip
+    }
 
 
 def chosen_fit(
@@ -164,13 +179,22 @@ def chosen_fit(
     weights, offset = model.fit(X, y)._class_weights
     (d, k), n = weights.shape, len(y)
     return {
-        "data": source, "n_samples": n, "dimension": d, "n_classes": k, "standardise": standardise,
+        "data": source,
+        "n_samples": n,
+        "dimension": d,
+        "n_classes": k,
+        "standardise": standardise,
         "status": str(Status.OK if math.isfinite(model.certificate_) else Status.TOLERANCE_NOT_MET),
-        "n_iter": model.n_iter_, "seconds": time.monotonic() - begin, "version": VERSION,
-        "weights": weights * math.sqrt(d), "offset": offset.tolist(), "ridge": model.ridge_,
-        "classes": model.classes_.tolist(), "distance_bound": model.certificate_,
+        "n_iter": model.n_iter_,
+        "seconds": time.monotonic() - begin,
+        "version": VERSION,
+        "weights": weights * math.sqrt(d),
+        "offset": offset.tolist(),
+        "ridge": model.ridge_,
+        "classes": model.classes_.tolist(),
+        "distance_bound": model.certificate_,
         "features": list(getattr(model, "feature_names_in_", [])),
-    }  # fmt: skip
+    }
 
 
 def run_many(

@@ -18,13 +18,33 @@ from polyceptron.students.bayes import REACHED
 
 _PROBLEM = (*POPULATION, "estimator", *STUDENT, "alpha")
 SUMMARY_COLUMNS = (
-    "source", *_PROBLEM, "dimension", "start", "branch", "instances", "mean", "standard_error",
-    "theory", "theory_uncertainty", "deviation", "not_converged", "failed",
-)  # fmt: skip
+    "source",
+    *_PROBLEM,
+    "dimension",
+    "start",
+    "branch",
+    "instances",
+    "mean",
+    "standard_error",
+    "theory",
+    "theory_uncertainty",
+    "deviation",
+    "not_converged",
+    "failed",
+)
 QUANTITIES = (
-    "generalisation_error", "balanced_error", "clean_error", "m", "q", "V", "training_error",
-    "training_loss", "test_loss", "brier", "calibration_error",
-)  # fmt: skip
+    "generalisation_error",
+    "balanced_error",
+    "clean_error",
+    "m",
+    "q",
+    "V",
+    "training_error",
+    "training_loss",
+    "test_loss",
+    "brier",
+    "calibration_error",
+)
 
 
 def summary(

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyceptron import problem as md
-from polyceptron.numerics import short_products
+from polyceptron.numerics import with_one_blas_thread
 from polyceptron.questions.curve_rows import curve_rows
 from polyceptron.rows import Row, Status, make_row
 from polyceptron.store import CaseResult
@@ -46,8 +46,16 @@ if TYPE_CHECKING:
 
 KEY_FORMAT = "polyceptron-task-2"
 POPULATION = (  # columns from which a population is made again
-    "model", "n_classes", "prior", "noise", "features", "shares", "biases", "gram", "levels",
-)  # fmt: skip
+    "model",
+    "n_classes",
+    "prior",
+    "noise",
+    "features",
+    "shares",
+    "biases",
+    "gram",
+    "levels",
+)
 STUDENT = ("ridge", "penalty", "intercept", "class_weight")  # what may be said of an estimator
 THEORY_BATCH = 8  # points of one theory task: they share work, yet a task stays short
 
@@ -172,9 +180,14 @@ def compute_rows(task: Task) -> list[Row]:
         return curve_rows(teacher, _student(content), alphas, tol=content.get("tolerance"), **more)
     first, *also = map(_student, task.cases)
     names_there = {  # of settings, as `simulate` knows them
-        "tolerance": "tol", "max_iterations": "max_iter", "precision": "dtype", "start": "start",
-        "variances": "variances", "solver": "solver", "test_samples": "test_samples",
-    }  # fmt: skip
+        "tolerance": "tol",
+        "max_iterations": "max_iter",
+        "precision": "dtype",
+        "start": "start",
+        "variances": "variances",
+        "solver": "solver",
+        "test_samples": "test_samples",
+    }
     settings = {there: content[name] for name, there in names_there.items() if name in content}
     place = content["alpha"], content["dimension"], seed_of(content["seed_path"])
     return student_of(first).simulate(teacher, *place, also=also, **settings)
@@ -188,7 +201,7 @@ def attempt(runner: Runner, task: Task) -> list[CaseResult]:
     """Run a task with one BLAS thread and turn whatever happens into results."""
     start = time.perf_counter()
     try:
-        rows = short_products(runner)(task)
+        rows = with_one_blas_thread(runner)(task)
         if len(rows) != len(task.cases):
             raise RuntimeError(f"{len(task.cases)} rows were asked for, {len(rows)} came back")
         seconds = (time.perf_counter() - start) / len(task.cases)

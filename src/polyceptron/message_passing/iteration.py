@@ -62,8 +62,8 @@ from polyceptron.data.design import Design, Inner
 from polyceptron.data.watching import SILENT, Watch
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.problem.channels import Channel
-from polyceptron.problem.law import Belief
 from polyceptron.problem.losses import Loss
+from polyceptron.problem.order import Belief
 from polyceptron.problem.priors import Row
 from polyceptron.rows import Status
 from polyceptron.sides.matrix.fields import matrix_pull, matrix_stiffness
@@ -157,9 +157,14 @@ class Ending:
 
 
 def damped_iteration(
-    step: Step, start: Iterate, *, tol: float, max_iter: int,
-    observe: Callable[[Iterate], dict[str, float]] = lambda point: {}, watch: Watch = SILENT,
-) -> Ending:  # fmt: skip
+    step: Step,
+    start: Iterate,
+    *,
+    tol: float,
+    max_iter: int,
+    observe: Callable[[Iterate], dict[str, float]] = lambda point: {},
+    watch: Watch = SILENT,
+) -> Ending:
     """Apply `step` until it moves the point by less than `tol`, relatively; else the best point.
 
     Entry t of the trace is what `observe` gives of the point after t steps, with the residual of
@@ -367,9 +372,16 @@ class Posterior:
 
 
 def correlated_amp(
-    F: Array, y: Labels, n_classes: int, prior: Array, channel: Channel, *, tol: float,
-    max_iter: int, start: Iterate | None = None,
-) -> Posterior:  # fmt: skip
+    F: Array,
+    y: Labels,
+    n_classes: int,
+    prior: Array,
+    channel: Channel,
+    *,
+    tol: float,
+    max_iter: int,
+    start: Iterate | None = None,
+) -> Posterior:
     """Posterior of weights with prior variances τ² `prior` (m,), given features F (n, m).
 
     `start` is where another run ended.

@@ -41,9 +41,9 @@ from polyceptron.errors import InvalidInput
 from polyceptron.message_passing import iteration
 from polyceptron.message_passing.iteration import Iterate, Step, inner
 from polyceptron.numerics import Array
-from polyceptron.problem.law import Belief, RowEstimate
 from polyceptron.problem.losses import as_loss
 from polyceptron.problem.losses.loss import class_coordinates
+from polyceptron.problem.order import Belief, RowEstimate
 from polyceptron.problem.penalties import Ridge, as_penalty
 from polyceptron.problem.populations import make_teacher
 from polyceptron.problem.spectrum import Spectrum, as_spectrum
@@ -199,9 +199,16 @@ class _Run(NamedTuple):
             for row, error in zip(trace, generalisation_error(np.clip(rho, -1, 1), k), strict=True):
                 row["generalisation_error"] = float(error)
         return AMPResult(
-            weights, variance, end.n_iter, end.status, end.residual, end.damping, trace, scores,
+            weights,
+            variance,
+            end.n_iter,
+            end.status,
+            end.residual,
+            end.damping,
+            trace,
+            scores,
             intercepts,
-        )  # fmt: skip
+        )
 
 
 def amp(
@@ -301,11 +308,19 @@ def amp(
         student = partial(channel.denoise, order=iteration.NODES)
         step = iteration.shared_step(design, labels, basis, student, row, floor)
     return run.result(
-        step, Iterate(weights, spread, np.zeros((k - 1, design.n_samples))),
-        Watch("message passing", verbose, callback), alike, (checkpoint, checkpoint_every),
-        method="amp", biases=repr(offsets), prior=teacher.prior.name,
-        noise=channel.name, model=model, variances=variances, start=start,
-    )  # fmt: skip
+        step,
+        Iterate(weights, spread, np.zeros((k - 1, design.n_samples))),
+        Watch("message passing", verbose, callback),
+        alike,
+        (checkpoint, checkpoint_every),
+        method="amp",
+        biases=repr(offsets),
+        prior=teacher.prior.name,
+        noise=channel.name,
+        model=model,
+        variances=variances,
+        start=start,
+    )
 
 
 def amp_erm(
@@ -389,14 +404,25 @@ def amp_erm(
                 f"loss of class differences, got {chosen.name!r} with {penalty.name!r}"
             )
         step = iteration.matrix_step(
-            design, labels, chosen, penalty.strength,
+            design,
+            labels,
+            chosen,
+            penalty.strength,
             weights_or_ones(factors, labels.size),
-            np.ones(1) if deviations is None else deviations**2, intercept,
-        )  # fmt: skip
+            np.ones(1) if deviations is None else deviations**2,
+            intercept,
+        )
         weights, spread = np.zeros((r, design.dimension + 1)), spread * np.eye(r)
     return run.result(
-        step, Iterate(weights, spread, np.zeros((r, design.n_samples))),
-        Watch("message passing", verbose, callback), not unequal, (checkpoint, checkpoint_every),
-        method="amp_erm", loss=chosen.name, penalty=penalty.name, ridge=penalty.strength,
-        intercept=bool(intercept), class_weight=repr(class_weight),
-    )  # fmt: skip
+        step,
+        Iterate(weights, spread, np.zeros((r, design.n_samples))),
+        Watch("message passing", verbose, callback),
+        not unequal,
+        (checkpoint, checkpoint_every),
+        method="amp_erm",
+        loss=chosen.name,
+        penalty=penalty.name,
+        ridge=penalty.strength,
+        intercept=bool(intercept),
+        class_weight=repr(class_weight),
+    )

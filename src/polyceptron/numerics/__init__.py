@@ -59,7 +59,7 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     return limit
 
 
-def short_products(function: Callable[P, T]) -> Callable[P, T]:
+def with_one_blas_thread(function: Callable[P, T]) -> Callable[P, T]:
     """The function with one thread of linear algebra: threads of short products wait."""
 
     @wraps(function)

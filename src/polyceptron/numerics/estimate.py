@@ -35,7 +35,7 @@ def student_quantile(n_replicates: int, confidence: float = CONFIDENCE) -> float
     return float(stdtrit(n_replicates - 1, 0.5 + confidence / 2))
 
 
-def from_replicates(replicates: AnyArray, axis: int = -1) -> Estimate:
+def estimate_from_replicates(replicates: AnyArray, axis: int = -1) -> Estimate:
     """The mean over replicates and its uncertainty; one replicate is taken as exact."""
     n = replicates.shape[axis]
     mean = replicates.mean(axis=axis)

@@ -175,11 +175,16 @@ def smooth_boxes(
         scale = np.maximum(tol * size, _TINY)[:, None] / np.maximum(volume, _TINY)
         rough = np.stack(
             [
-                (np.abs(np.tensordot(values, basis, (axis + 2, 1))).reshape(len(size), len(low), -1)
-                 .max(2) > scale).any(0)
+                (
+                    np.abs(np.tensordot(values, basis, (axis + 2, 1)))
+                    .reshape(len(size), len(low), -1)
+                    .max(2)
+                    > scale
+                ).any(0)
                 for axis in range(dimension)
-            ], 1,
-        )  # fmt: skip
+            ],
+            1,
+        )
         full = total + 2 * rough.any(1).sum() * len(unit) > _BOX_NODES
         done = np.full(len(low), True) if full or last else ~rough.any(1)
         nodes.append(x[done].reshape(-1, dimension))

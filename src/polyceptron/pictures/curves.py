@@ -92,14 +92,31 @@ Row = dict[Hashable, Any]
 BEST = "best *λ*"
 TRANSITIONS = ("alpha_IT", "alpha_algo")  # branches of rows that tell where a transition is
 _WORDS = {
-    "n_classes": "*k = {:g}*", "alpha": "*α = {:g}*", "prior": "{} weights",
-    "ridge": "*λ = {:.3g}*", "dimension": "*d = {:.4g}*", "n_samples": "*n = {:.4g}*",
-    "intercept": "intercepts", "class_weight": "{} class weights", "shares": "shares {}",
-}  # fmt: skip
+    "n_classes": "*k = {:g}*",
+    "alpha": "*α = {:g}*",
+    "prior": "{} weights",
+    "ridge": "*λ = {:.3g}*",
+    "dimension": "*d = {:.4g}*",
+    "n_samples": "*n = {:.4g}*",
+    "intercept": "intercepts",
+    "class_weight": "{} class weights",
+    "shares": "shares {}",
+}
 _NO_FAMILY = (
-    "source", "estimator", "branch", "ridge", "dimension", "n_samples", "status", "version",
-    "reason", "table", "recall", "confusion", "intercepts",
-)  # fmt: skip
+    "source",
+    "estimator",
+    "branch",
+    "ridge",
+    "dimension",
+    "n_samples",
+    "status",
+    "version",
+    "reason",
+    "table",
+    "recall",
+    "confusion",
+    "intercepts",
+)
 
 
 @dataclass(frozen=True)
@@ -150,10 +167,13 @@ def find_series(table: pd.DataFrame, x: str, y: str) -> list[Series]:
             role = kind_of(branch)
         source = source or "theory"
         key = (
-            int(row.get("table", 0)), source, estimator, role,
+            int(row.get("table", 0)),
+            source,
+            estimator,
+            role,
             tuple(word for word in (*family, ridge) if word),
             fact("dimension", row["dimension"]) if sizes and source != "theory" else "",
-        )  # fmt: skip
+        )
         line = (branch if role == kind_of(branch) else "", *key)  # barriers have a number
         found.setdefault(line, {}).setdefault(float(row[x]), row)  # one row for each x
     return [
@@ -206,10 +226,13 @@ def _ridges(rows: Sequence[Row], families: Sequence[tuple[str, ...]], x: str) ->
         places.setdefault(key, {}).setdefault(row.get("ridge", 0.0), set()).add(row[x])
     moving = {key: _moving(ridges) for key, ridges in places.items()}
     return [
-        "" if row.get("estimator") in without  # it has none: a 0 in some rows means the same
-        else BEST if row["ridge"] in moving[key] else ridge_words(row["ridge"])
+        ""
+        if row.get("estimator") in without  # it has none: a 0 in some rows means the same
+        else BEST
+        if row["ridge"] in moving[key]
+        else ridge_words(row["ridge"])
         for row, key in zip(rows, keys, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def _moving(places: Mapping[float, set[float]]) -> set[float]:
@@ -333,13 +356,14 @@ def _jumps(points: Sequence[tuple[float, float]], rows: Rows, y: str) -> list[in
     perfect = [row.get(ERROR) == 0 for row in rows]
     slopes = [abs((b[1] - a[1]) / (b[0] - a[0])) for a, b in pairwise(points)]
     return [
-        i for i, slope in enumerate(slopes)
+        i
+        for i, slope in enumerate(slopes)
         if points[i + 1][0] - points[i][0] > LOOKS_VERTICAL * points[i][0]
         and (
             perfect[i] != perfect[i + 1]
             or (0 < i < len(slopes) - 1 and slope > 3 * max(slopes[i - 1], slopes[i + 1]))
         )
-    ]  # fmt: skip
+    ]
 
 
 def overlay(

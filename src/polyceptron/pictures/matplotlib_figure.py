@@ -19,9 +19,15 @@ else:  # it loads slowly
     Axes = Figure = Any
 
 MARKERS = {
-    "circle": "o", "square": "s", "triangle": "^", "diamond": "D", "star": "*", "cross": "P",
-    "x": "x", "": None,
-}  # fmt: skip
+    "circle": "o",
+    "square": "s",
+    "triangle": "^",
+    "diamond": "D",
+    "star": "*",
+    "cross": "P",
+    "x": "x",
+    "": None,
+}
 DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (4, 2)), "dot": ":", "dashdot": "-."}
 Style = Mapping[str, Any]
 
@@ -99,10 +105,16 @@ def draw_panel(
         if outside or panel.legend.corner:
             place["bbox_to_anchor"] = panel.legend.corner or (1.02, 1.0)
         legend = ax.legend(
-            title=as_mathtext(panel.legend.title) or None, alignment="left",
-            ncols=panel.legend.columns, columnspacing=1.0, frameon=True, framealpha=0.9,
-            edgecolor="none", borderpad=0.2, **place,
-        )  # fmt: skip
+            title=as_mathtext(panel.legend.title) or None,
+            alignment="left",
+            ncols=panel.legend.columns,
+            columnspacing=1.0,
+            frameon=True,
+            framealpha=0.9,
+            edgecolor="none",
+            borderpad=0.2,
+            **place,
+        )
         legend.set_zorder(5)
     return drawn
 
@@ -120,11 +132,15 @@ def _draw(ax: Axes, trace: Trace, own: Style) -> Any:
     is_line = trace.kind == "line"
     marker = trace.marker or ("" if is_line else "circle")
     settings: dict[str, Any] = {
-        "color": trace.colour, "linestyle": DASHES[trace.dash] if is_line else "none",
-        "linewidth": SHEET["lines.linewidth"] * trace.width, "marker": MARKERS[marker],
-        "markersize": SHEET["lines.markersize"] * trace.size, "markeredgewidth": 0.8,
-        "label": label, "zorder": 2 if is_line else 3,
-    }  # fmt: skip
+        "color": trace.colour,
+        "linestyle": DASHES[trace.dash] if is_line else "none",
+        "linewidth": SHEET["lines.linewidth"] * trace.width,
+        "marker": MARKERS[marker],
+        "markersize": SHEET["lines.markersize"] * trace.size,
+        "markeredgewidth": 0.8,
+        "label": label,
+        "zorder": 2 if is_line else 3,
+    }
     hidden = () if is_line and trace.marker else ("marker",) if is_line else ("linestyle",)
     given = cbook.normalize_kwargs(dict(own), Line2D).items()
     settings |= {name: value for name, value in given if name not in hidden}

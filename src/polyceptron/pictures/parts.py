@@ -166,9 +166,16 @@ def missing(value: Any) -> bool:
 _MATHS = re.compile(r"\*([^*\n]+)\*")
 _RAISED = re.compile(r"([_^])\{([^}]*)\}")
 _COMMANDS = {
-    "α": r"\alpha ", "λ": r"\lambda ", "ε": r"\varepsilon ", "Φ": r"\Phi ", "∝": r"\propto ",
-    "→": r"\to ", "≠": r"\neq ", "−": "-", "max": r"\max ",
-}  # fmt: skip
+    "α": r"\alpha ",
+    "λ": r"\lambda ",
+    "ε": r"\varepsilon ",
+    "Φ": r"\Phi ",
+    "∝": r"\propto ",
+    "→": r"\to ",
+    "≠": r"\neq ",
+    "−": "-",
+    "max": r"\max ",
+}
 
 
 def as_mathtext(text: str) -> str:
@@ -242,15 +249,29 @@ AXES = {
 _SCALE = ((68, 1, 84), (61, 74, 137), (37, 131, 142), (46, 181, 124), (158, 206, 59))
 
 SHEET: dict[str, Any] = {
-    "font.family": "DejaVu Sans", "font.size": 8, "mathtext.fontset": "cm", "pdf.fonttype": 42,
-    "figure.figsize": (3.6, 2.8), "figure.dpi": 150, "savefig.dpi": 300,
-    "figure.constrained_layout.use": True, "svg.hashsalt": "polyceptron",
-    "axes.labelsize": 8, "axes.titlesize": 8, "axes.grid": False,
-    "axes.spines.top": False, "axes.spines.right": False,
-    "xtick.labelsize": 7, "ytick.labelsize": 7,
-    "legend.fontsize": 6.5, "legend.title_fontsize": 6.5, "legend.frameon": False,
-    "lines.linewidth": 1.2, "lines.markersize": 3.5, "errorbar.capsize": 1.5,
-}  # fmt: skip
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "mathtext.fontset": "cm",
+    "pdf.fonttype": 42,
+    "figure.figsize": (3.6, 2.8),
+    "figure.dpi": 150,
+    "savefig.dpi": 300,
+    "figure.constrained_layout.use": True,
+    "svg.hashsalt": "polyceptron",
+    "axes.labelsize": 8,
+    "axes.titlesize": 8,
+    "axes.grid": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 6.5,
+    "legend.title_fontsize": 6.5,
+    "legend.frameon": False,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.5,
+    "errorbar.capsize": 1.5,
+}
 
 
 def label_of(name: str) -> str:

@@ -1,9 +1,9 @@
 """What a problem is: teachers, channels, priors, losses, penalties, estimators, laws of fields."""
 
 from polyceptron.problem.channels import *
-from polyceptron.problem.law import Hats as Hats
-from polyceptron.problem.law import Law as Law
 from polyceptron.problem.losses import *
+from polyceptron.problem.order import Conjugates as Conjugates
+from polyceptron.problem.order import ScalarOrder as ScalarOrder
 from polyceptron.problem.penalties import *
 from polyceptron.problem.populations import *
 from polyceptron.problem.priors import *

@@ -63,8 +63,13 @@ class Mixture(pop.Population):
 
     model: ClassVar[str] = "mixture"
     takes: ClassVar[tuple[str, ...]] = (
-        "shares", "gram", "separation", "variances", "levels", "features"
-    )  # fmt: skip
+        "shares",
+        "gram",
+        "separation",
+        "variances",
+        "levels",
+        "features",
+    )
 
     @classmethod
     def of_columns(cls, n_classes: int | None, **given: Any) -> Self:
@@ -182,12 +187,12 @@ class Mixture(pop.Population):
         return self.class_shares
 
     @cached_property
-    def levels_of_features(self) -> pop.Levels | None:  # type: ignore[override]
+    def levels_of_features(self) -> pop.FeatureLevels | None:  # type: ignore[override]
         if self.covariances is not None:
             return None
         table = np.array(self.levels)
         gram = table[:, -1, None, None] * np.array(self.gram)
-        return pop.Levels(table[:, 0], table[:, 1:-1], gram, np.zeros(len(table)))
+        return pop.FeatureLevels(table[:, 0], table[:, 1:-1], gram, np.zeros(len(table)))
 
     @property
     def full_features(self) -> tuple[Array, Array] | None:  # type: ignore[override]

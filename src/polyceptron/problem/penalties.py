@@ -32,7 +32,7 @@ from scipy.special import gammaincc, gammaln
 from polyceptron.checks import check_ridge
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
-from polyceptron.problem.law import Hats, Law, RowEstimate
+from polyceptron.problem.order import Conjugates, RowEstimate, ScalarOrder
 from polyceptron.problem.priors import Row
 from polyceptron.problem.registry import Entry, Registry
 from polyceptron.problem.spectrum import Spectrum
@@ -56,11 +56,11 @@ class Penalty(ABC):
     def denoise(self, gamma: Any, precision: Any) -> RowEstimate:
         """argmin_u Λ‖u‖²/2 − γ·u + P(u) at γ (..., k), and the trace of its derivative in γ."""
 
-    def isotropic_law(self, hats: Hats, row: Row) -> Law:
+    def isotropic_law(self, hats: Conjugates, row: Row) -> ScalarOrder:
         """The weights side of independent features: m, q, V of a row of the teacher."""
         raise NotImplementedError(f"the penalty {self.name!r} has neither isotropic_law nor law")
 
-    def law(self, hats: Hats, spectrum: Spectrum, row: Row) -> Law:
+    def law(self, hats: Conjugates, spectrum: Spectrum, row: Row) -> ScalarOrder:
         """The weights side over the features' spectrum.
 
         A coordinate of variance s and signal θ is one of independent features with m̂s√θ, q̂s and
@@ -72,9 +72,9 @@ class Penalty(ABC):
         parts = (spectrum.eigenvalues, spectrum.signal, spectrum.fraction)
         for s, theta, share in np.stack(parts, 1).tolist():
             root = math.sqrt(theta)
-            here = self.isotropic_law(Hats(hats.m * s * root, hats.q * s, hats.V * s), row)
+            here = self.isotropic_law(Conjugates(hats.m * s * root, hats.q * s, hats.V * s), row)
             m, q, V = m + share * s * root * here.m, q + share * s * here.q, V + share * s * here.V
-        return Law.of_overlaps(m, q, V)
+        return ScalarOrder.of_overlaps(m, q, V)
 
 
 def as_penalty(penalty: Any) -> Penalty:
@@ -118,12 +118,14 @@ class Ridge(Penalty):
         variance = np.broadcast_to((gamma.shape[-1] - 1) * V, gamma.shape[:-1])
         return RowEstimate(gamma * V[..., None], variance)
 
-    def law(self, hats: Hats, spectrum: Spectrum, row: Row) -> Law:
+    def law(self, hats: Conjugates, spectrum: Spectrum, row: Row) -> ScalarOrder:
         """m, q, V as above; q − m² is the noise's part plus the spread of s/(λ + V̂s) under sθ."""
         sums = spectrum_sums(self.strength, spectrum, np.array([hats.V]))
         m = hats.m * float(sums.mean[0])
         rest = hats.q * float(sums.norm[0]) + hats.m**2 * float(sums.spread[0])
-        return Law(m / math.sqrt(rest) if rest > 0 else 0.0, m * m + rest, float(sums.response[0]))
+        return ScalarOrder(
+            m / math.sqrt(rest) if rest > 0 else 0.0, m * m + rest, float(sums.response[0])
+        )
 
 
 class SpectrumSums(NamedTuple):
@@ -202,7 +204,7 @@ class ElasticNet(Penalty):
         trace = np.where(kept, r - (r - 1) * ratio, 0.0) * scale
         return RowEstimate(gamma * shrinkage[..., None] + 0.0, trace)  # + 0.0: no −0.0
 
-    def isotropic_law(self, hats: Hats, row: Row) -> Law:
+    def isotropic_law(self, hats: Conjugates, row: Row) -> ScalarOrder:
         r, scale = row.n_classes - 1, 1 / (hats.V + self.l2)
         m = q = V = 0.0
         if row.gaussian:
@@ -223,7 +225,9 @@ class ElasticNet(Penalty):
             m += share * squared_norm * (further_zero - self.l1 * further_inverse)
             q += share * (two - 2 * self.l1 * one + self.l1**2 * zero)
             V += share * (r * zero - (r - 1) * self.l1 * inverse)
-        return Law.of_overlaps(hats.m * m * scale / r, max(q, 0.0) * scale**2 / r, V * scale / r)
+        return ScalarOrder.of_overlaps(
+            hats.m * m * scale / r, max(q, 0.0) * scale**2 / r, V * scale / r
+        )
 
     def _moments(self, scale: float, delta: float, r: int) -> tuple[float, ...]:
         """E of 1, s, s² and 1/s over s > L₁, of a non-central χ_r(δ) times the scale."""
@@ -244,7 +248,11 @@ class ElasticNet(Penalty):
 PENALTIES.add(
     Entry("ridge", "(λ/2) times the squared norm", Ridge, ("strength",), (0.1,)),
     Entry(
-        "elastic-net", "L₁ times the norm of each feature's weights, and (L₂/2) times its square",
-        ElasticNet, ("l1", "l2"), (0.1, 0.1), label="elastic net",
+        "elastic-net",
+        "L₁ times the norm of each feature's weights, and (L₂/2) times its square",
+        ElasticNet,
+        ("l1", "l2"),
+        (0.1, 0.1),
+        label="elastic net",
     ),
-)  # fmt: skip
+)

@@ -6,7 +6,8 @@ It has groups c with shares p_c. In group c the features are
 
 and the label is the group itself (a mixture), or is drawn by a channel from the fields of a
 teacher, z ~ N(0, R) + b* (one group, mean 0). Covariances that share eigenvectors are levels of
-eigenvalues (`Levels`); where classes are alike every order parameter is a number (`symmetric`).
+eigenvalues (`FeatureLevels`); where classes are equal (`symmetric`) every order parameter is a
+number.
 """
 
 from abc import ABC, abstractmethod
@@ -34,7 +35,7 @@ class Dataset(NamedTuple):
         return f"Dataset(n_samples={n}, dimension={d}, n_classes={self.weights.shape[1]})"
 
 
-class Levels(NamedTuple):
+class FeatureLevels(NamedTuple):
     """Directions of equal variances: what the weights side needs of the features.
 
     `fraction` (L,) of the d directions, `variance` (L, G) of each group there, `gram` (L, G, G) the
@@ -60,7 +61,7 @@ class Population(ABC):
     columns: dict[str, Any]  # what a row says of it; `make_population` reads it back
     class_shares: Array  # P(y = l) (k,)
     group_shares: Array = np.ones(1)  # p_c (G,): those of the classes in a mixture
-    levels_of_features: Levels | None  # of all groups; None where they share no eigenvectors
+    levels_of_features: FeatureLevels | None  # of all groups; None where they share no eigenvectors
 
     @classmethod
     @abstractmethod

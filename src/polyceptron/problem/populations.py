@@ -5,7 +5,7 @@ from typing import Any
 from polyceptron.errors import InvalidInput
 from polyceptron.problem.mixture import Mixture as Mixture
 from polyceptron.problem.population import Dataset as Dataset
-from polyceptron.problem.population import Levels as Levels
+from polyceptron.problem.population import FeatureLevels as FeatureLevels
 from polyceptron.problem.population import Population as Population
 from polyceptron.problem.teacher import AnyTeacher as AnyTeacher
 from polyceptron.problem.teacher import Perceptron as Perceptron

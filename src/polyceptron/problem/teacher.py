@@ -67,10 +67,10 @@ class _Rule(pop.Population):
         return np.full(self.n_classes, 1 / self.n_classes)
 
     @property
-    def levels_of_features(self) -> pop.Levels:  # type: ignore[override]
+    def levels_of_features(self) -> pop.FeatureLevels:  # type: ignore[override]
         f = self.features
         no_means = np.zeros((len(f.fraction), 1, 1))
-        return pop.Levels(f.fraction, f.eigenvalues[:, None], no_means, f.signal)
+        return pop.FeatureLevels(f.fraction, f.eigenvalues[:, None], no_means, f.signal)
 
     @property
     def columns(self) -> dict[str, Any]:  # type: ignore[override]
@@ -152,9 +152,7 @@ class Teacher(_Rule):
     gram: tuple[tuple[float, ...], ...] | None = None
 
     model: ClassVar[str] = "argmax"
-    takes: ClassVar[tuple[str, ...]] = (
-        "prior", "noise", "features", "biases", "shares", "gram"
-    )  # fmt: skip
+    takes: ClassVar[tuple[str, ...]] = ("prior", "noise", "features", "biases", "shares", "gram")
     common_shift: ClassVar[bool] = True  # a shift of all classes' weights changes no label
 
     @classmethod

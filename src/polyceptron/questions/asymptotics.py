@@ -45,7 +45,7 @@ from polyceptron.display import ShortDisplay, steps
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.extrapolation import Limit, limit_at_zero
-from polyceptron.problem.law import Decay
+from polyceptron.problem.order import Decay
 from polyceptron.problem.populations import AnyTeacher, Teacher, check_population
 from polyceptron.problem.specs import Estimator
 from polyceptron.rows import Status
@@ -179,7 +179,9 @@ def asymptotics(
     student = student_of(estimator)
     _check_has_tail(teacher, student)
     known = _known_decay(teacher, student)
-    floor_is_known = student.spec.alike(teacher) and (known is None or known.consistent)
+    floor_is_known = student.spec.sees_equal_classes(teacher) and (
+        known is None or known.consistent
+    )
     last = _check_alpha_max(alpha_max, teacher, student)
     alpha = last * RATIO ** np.arange(1.0 - N_POINTS, 1.0)
     if floor_is_known:
@@ -201,7 +203,7 @@ def asymptotics(
         constant = _constant(excess, _Number(known.exponent, 0.0), powers)
     exact = _exact_constant(teacher, student, known)
     early = ""
-    if student.spec.alike(teacher) and known is not None:
+    if student.spec.sees_equal_classes(teacher) and known is not None:
         early = _sets_in_later(teacher, student, points, known)
     status, reason = _verdict(points, early, known, exponent, constant, exact)
     return Asymptotics(
@@ -227,7 +229,7 @@ def _check_has_tail(teacher: AnyTeacher, student: Student) -> None:
     """Refuse a student that ends at a finite α, and a tail whose law is not known."""
     channel = teacher.label_channel
     sharp = channel is not None and channel.width(0.0) == 0
-    if sharp and not (student.spec.alike(teacher) or student.spec.branches):
+    if sharp and not (student.spec.sees_equal_classes(teacher) or student.spec.branches):
         raise InvalidInput(
             "the tail of unequal classes needs a mixture, a teacher with smooth noise, or the "
             f"Bayes-optimal student; got {teacher!r}"
@@ -242,7 +244,7 @@ def _check_has_tail(teacher: AnyTeacher, student: Student) -> None:
 
 def _known_decay(teacher: AnyTeacher, student: Student) -> Decay | None:
     """What is known by hand of the tail; unequal classes have smooth labels, hence p = 1."""
-    if student.spec.alike(teacher):
+    if student.spec.sees_equal_classes(teacher):
         return student.spec.decay(teacher)
     return Decay(1.0)
 
@@ -258,7 +260,7 @@ def _check_alpha_max(alpha_max: float | None, teacher: AnyTeacher, student: Stud
     """The largest α of a tail: as given, or as far as points are solved in seconds."""
     low, high = LIMITS_OF_ALPHA_MAX
     if alpha_max is None:
-        if not student.spec.alike(teacher):
+        if not student.spec.sees_equal_classes(teacher):
             return 1e4 if teacher.n_classes == 2 else 400.0
         sharp = teacher.channel.width(0.0) == 0
         return 1e6 if teacher.n_classes <= 3 and sharp else 1e4
@@ -275,7 +277,7 @@ def _solved_points(
     exponent = 1.0 if known is None else known.exponent
     rows = []
     for value in steps(alpha.tolist()):
-        if student.spec.alike(teacher):
+        if student.spec.sees_equal_classes(teacher):
             # The constants of all these laws lie within a factor of ten of k − 1.
             excess = 0.3 * (teacher.n_classes - 1) * value**-exponent
             tol = excess * (1e-7 if few else 2e-4)
@@ -363,7 +365,11 @@ def _limit(alpha: Array, values: Array, noise: Array, powers: tuple[float, ...])
 
 def _exact_constant(teacher: AnyTeacher, student: Student, known: Decay | None) -> _Number | None:
     """C by another route than measuring it: in closed form, or (k − 1)C₂ where p = 1."""
-    if known is None or not student.spec.alike(teacher) or not teacher.features.isotropic:
+    if (
+        known is None
+        or not student.spec.sees_equal_classes(teacher)
+        or not teacher.features.isotropic
+    ):
         return None
     if known.constant is not None:
         return _Number(known.constant, 0.0)

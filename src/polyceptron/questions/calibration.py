@@ -29,9 +29,9 @@ from polyceptron.checks import check_alpha, check_size
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import Array
-from polyceptron.numerics.estimate import Estimate, from_replicates
+from polyceptron.numerics.estimate import Estimate, estimate_from_replicates
 from polyceptron.problem.channels import Channel
-from polyceptron.problem.law import Law
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.populations import AnyTeacher, Population, check_population
 from polyceptron.problem.specs import ERM, Probabilities, as_erm
 from polyceptron.rows import Status
@@ -115,7 +115,7 @@ def calibration(teacher: Any, estimator: Any, alpha: float, n_bins: int = N_BINS
         raise InvalidInput("there is nothing to calibrate at alpha 0, where there are no data")
     student = student_of(estimator)
     edges = np.linspace(1 / teacher.n_classes, 1, n_bins + 1)
-    compute = _of_teacher if student.spec.alike(teacher) else _of_population
+    compute = _of_teacher if student.spec.sees_equal_classes(teacher) else _of_population
     bins, scores, facts = compute(teacher, student, alpha, edges)
     found = {**bins, **dict(zip(_FACTS, facts, strict=True))}
     for name, (value, spread) in zip(_SCORES, scores, strict=True):
@@ -133,7 +133,7 @@ def _of_teacher(teacher: AnyTeacher, student: Student, alpha: float, edges: Arra
     best = 1.0 if own else _best_temperature(levels[0], partial(softmax, axis=1))
     probabilities = own or (lambda omega: softmax(omega / best, axis=1))
     scores = [mean_scores(nodes, probabilities) for nodes in levels]
-    found = [from_replicates(part) for part in scores[-1]]
+    found = [estimate_from_replicates(part) for part in scores[-1]]
     if k <= 3:
         found = [
             Estimate(new.mean(), abs(new.mean() - old.mean()) + 1e-12)
@@ -162,7 +162,7 @@ def _of_population(population: Population, student: Student, alpha: float, edges
     best = _best_temperature(nodes, own or partial(softmax, axis=1))
     probabilities = own or (lambda omega: softmax(omega / best, axis=1))
     bins, error = binned(nodes, probabilities, edges)
-    loss, brier = (from_replicates(each) for each in mean_scores(nodes, probabilities))
+    loss, brier = (estimate_from_replicates(each) for each in mean_scores(nodes, probabilities))
     law = point.uncertainty + point.brier_uncertainty if own else point.uncertainty
     if own:  # which the point knows better
         loss = Estimate(*np.array([point.test_loss, point.test_loss_uncertainty]))
@@ -188,7 +188,7 @@ def _least(function: Callable[[float], float], low: float, high: float, xatol: f
     return math.exp(float(found.x))
 
 
-def fresh_scores(teacher: AnyTeacher, student: Student, law: Law) -> dict[str, float]:
+def fresh_scores(teacher: AnyTeacher, student: Student, law: ScalarOrder) -> dict[str, float]:
     """Test loss, Brier score, calibration error at a known law; none without probabilities."""
     k = teacher.n_classes
     if (probabilities := student.probabilities(teacher, law)) is None:
@@ -203,7 +203,7 @@ def fresh_scores(teacher: AnyTeacher, student: Student, law: Law) -> dict[str, f
     return {"test_loss": loss, "brier": brier, "calibration_error": error}
 
 
-def _unbinned_error(channel: Channel, k: int, law: Law, p: Probabilities) -> float:
+def _unbinned_error(channel: Channel, k: int, law: ScalarOrder, p: Probabilities) -> float:
     """The calibration error of ever finer bins: the least of few lies where one is calibrated."""
     if k > 2:
         edges = np.linspace(1 / k, 1, 10 * N_BINS + 1)
@@ -216,7 +216,7 @@ def _unbinned_error(channel: Channel, k: int, law: Law, p: Probabilities) -> flo
 def ridge_for(teacher: AnyTeacher, estimator: Any, alpha: float, target: str) -> float:
     """The λ of least test loss or least calibration error (of fine bins) at α."""
     spec = as_erm(estimator)
-    if (probabilities := spec.probabilities(teacher, Law(1.0, 1.0, 1.0))) is None:
+    if (probabilities := spec.probabilities(teacher, ScalarOrder(1.0, 1.0, 1.0))) is None:
         raise InvalidInput(
             f"the loss {spec.name!r} stands for no probabilities, and through a softmax of the "
             f"best temperature the ridge of least error is best for them too: ask for target "

@@ -143,7 +143,12 @@ def _line(theory: Row, found: list[Row]) -> Row:
     z = deviation(mean.mean, mean.standard_error, expected, unsure, count=mean.count)
     return {
         **{name: theory.get(name) for name in ("estimator", "ridge", "alpha")},
-        "dimension": found[0].get("dimension"), "runs": mean.count, "error": mean.mean,
-        "standard_error": mean.standard_error, "theory": expected, "uncertainty": unsure, "z": z,
+        "dimension": found[0].get("dimension"),
+        "runs": mean.count,
+        "error": mean.mean,
+        "standard_error": mean.standard_error,
+        "theory": expected,
+        "uncertainty": unsure,
+        "z": z,
         "status": str(worse[0]) if worse else str(Status.OK),
-    }  # fmt: skip
+    }

@@ -15,7 +15,7 @@ from polyceptron.checks import check_alpha, check_alphas
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.problem import AnyTeacher
-from polyceptron.problem.law import Law
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.populations import check_population
 from polyceptron.questions.calibration import fresh_scores
 from polyceptron.rows import make_row
@@ -32,10 +32,15 @@ def curve_rows(
 
 
 def curve_parts(
-    teacher: AnyTeacher, estimator: Any, parts: Iterable[Iterable[float]], *,
-    branch: str = "optimal", tol: float | None = None, scores: bool = False,
+    teacher: AnyTeacher,
+    estimator: Any,
+    parts: Iterable[Iterable[float]],
+    *,
+    branch: str = "optimal",
+    tol: float | None = None,
+    scores: bool = False,
     searched: float = math.inf,
-) -> Iterator[list[dict[str, Any]]]:  # fmt: skip
+) -> Iterator[list[dict[str, Any]]]:
     """The rows of each part of the α as soon as they are known.
 
     With `scores` those of the student's probabilities stand in each row too, where it has a scale.
@@ -55,13 +60,13 @@ def with_scores(
     Rows of classes that are not alike have their scores already: the law of their fields is no
     triple (m, q, V) of numbers.
     """
-    if not student.spec.alike(teacher):
+    if not student.spec.sees_equal_classes(teacher):
         return list(rows)
     found = []
     for row in rows:
         m, q, V = (float(row.get(name, math.nan)) for name in ("m", "q", "V"))
         hard = row.get("ridge") == 0 and row.get("training_error") == 0  # a direction only
-        law = Law.of_overlaps(m, q, V) if not hard and math.isfinite(q) and q > 0 else None
+        law = ScalarOrder.of_overlaps(m, q, V) if not hard and math.isfinite(q) and q > 0 else None
         found.append(make_row(**row, **(fresh_scores(teacher, student, law) if law else {})))
     return found
 
@@ -81,10 +86,19 @@ def drawn_rows(
 
 
 def drawn_parts(
-    teacher: AnyTeacher, estimator: Any, low: float, high: float, *, log: bool = False,
-    log_y: bool = False, also: Iterable[float] = (), first: int = FIRST, most: int = 100,
-    at_a_time: int | None = None, **asked: Any,
-) -> Iterator[list[dict[str, Any]]]:  # fmt: skip
+    teacher: AnyTeacher,
+    estimator: Any,
+    low: float,
+    high: float,
+    *,
+    log: bool = False,
+    log_y: bool = False,
+    also: Iterable[float] = (),
+    first: int = FIRST,
+    most: int = 100,
+    at_a_time: int | None = None,
+    **asked: Any,
+) -> Iterator[list[dict[str, Any]]]:
     """Theory rows from α = `low` to `high`, part by part, `asked` as in `curve_parts`.
 
     `first` even steps of the axis (`log` or not), both sides of each jump, the α in `also`; then

@@ -66,10 +66,17 @@ class MeasuredErrors:
 
 
 def measure_errors(
-    clf: Any, X: Any, y: NDArray[Any], train_sizes: Any = None, cv: Any = 5, random_state: Any = 0,
-    n_jobs: int | None = None, *, chances: bool = False,
+    clf: Any,
+    X: Any,
+    y: NDArray[Any],
+    train_sizes: Any = None,
+    cv: Any = 5,
+    random_state: Any = 0,
+    n_jobs: int | None = None,
+    *,
+    chances: bool = False,
     progress: Callable[[str], None] = lambda text: None,
-) -> MeasuredErrors:  # fmt: skip
+) -> MeasuredErrors:
     """Fit parts of the training samples of each fold, each part in the next, every class in it.
 
     `train_sizes` are counts, or shares of the largest that there is. Sizes at which nothing could
@@ -116,9 +123,14 @@ def measure_errors(
     if not kept.any():
         raise InvalidInput("the classifier could not be fitted at any of the training sizes")
     return MeasuredErrors(
-        sizes[kept], everything[kept], held_out, np.stack(training, 1)[kept], np.concatenate(given),
-        np.concatenate(losses, axis=1)[kept], np.concatenate([test for _, test in splits]),
-    )  # fmt: skip
+        sizes[kept],
+        everything[kept],
+        held_out,
+        np.stack(training, 1)[kept],
+        np.concatenate(given),
+        np.concatenate(losses, axis=1)[kept],
+        np.concatenate([test for _, test in splits]),
+    )
 
 
 def _one_fold(

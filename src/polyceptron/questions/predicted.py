@@ -317,11 +317,15 @@ def predicted_curve(
         good = fold[np.isfinite(fold)]
         spread = good.std(ddof=1) / math.sqrt(good.size) if good.size > 1 else math.nan
         row = make_row(
-            source="measured", alpha=float(n / d), **common, n_samples=int(n),
-            generalisation_error=float(good.mean()), uncertainty=float(spread),
+            source="measured",
+            alpha=float(n / d),
+            **common,
+            n_samples=int(n),
+            generalisation_error=float(good.mean()),
+            uncertainty=float(spread),
             training_error=float(np.nanmean(training)),
             status=Status.OK if good.size == fold.size else Status.TOLERANCE_NOT_MET,
-        )  # fmt: skip
+        )
         rows.append(row | {"instances": good.size})
     grid = {*alphas.tolist(), *np.geomspace(alphas[0], alphas[-1], 12 * (k <= 3)).tolist()}
     rows += _theory_rows(model.teacher, estimator, sorted(grid))

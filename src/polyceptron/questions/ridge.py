@@ -64,7 +64,7 @@ def optimal_ridge(
         return [optimal_ridge(teacher, spec, a, tol, target=target) for a in check_alphas(alpha)]
     if check_alpha(alpha) == 0:
         raise InvalidInput("no ridge is best at alpha 0, where there are no data")
-    if not spec.alike(teacher):
+    if not spec.sees_equal_classes(teacher):
         spec = replace(spec, ridge="optimal", penalty=None)
         return population_point(teacher, spec, alpha, tol, target=target).ridge
     if target == "error":
@@ -77,9 +77,15 @@ def optimal_ridge(
 
 
 def ridge_parts(
-    teacher: AnyTeacher, estimator: Any, alphas: Iterable[float], ridges: Iterable[float],
-    tol: float | None = None, *, target: str = "error", drawn: int = 0,
-) -> Iterator[list[dict[str, Any]]]:  # fmt: skip
+    teacher: AnyTeacher,
+    estimator: Any,
+    alphas: Iterable[float],
+    ridges: Iterable[float],
+    tol: float | None = None,
+    *,
+    target: str = "error",
+    drawn: int = 0,
+) -> Iterator[list[dict[str, Any]]]:
     """Rows of ε against λ at each α, one by one, the best ridge first (`is_best`).
 
     `target` is that of `optimal_ridge`; with one that is not the error rows have the scores too.

@@ -30,7 +30,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.fit.erm import fit_erm
 from polyceptron.fit.erm_classifier import ERMClassifier
 from polyceptron.numerics import Array
-from polyceptron.numerics.estimate import from_replicates
+from polyceptron.numerics.estimate import estimate_from_replicates
 from polyceptron.pictures import parts as pic
 from polyceptron.pictures.matplotlib_figure import Axes, plot_panel
 from polyceptron.problem import ERM, Mixture, Teacher
@@ -75,9 +75,16 @@ class TwinPoint(ShortDisplay):
 
 
 def twin_point(
-    mixture: Mixture, estimator: Any, n_samples: int, *, way: str = "auto",
-    directions: int | None = None, draws: int = 8, seed: int = 0, tol: float | None = None,
-) -> TwinPoint:  # fmt: skip
+    mixture: Mixture,
+    estimator: Any,
+    n_samples: int,
+    *,
+    way: str = "auto",
+    directions: int | None = None,
+    draws: int = 8,
+    seed: int = 0,
+    tol: float | None = None,
+) -> TwinPoint:
     """Return how a fit to n samples of a mixture with known means scores on fresh ones.
 
     Parameters
@@ -166,9 +173,16 @@ def _drawn(mixture: Mixture, spec: ERM, n: int, d: int, draws: int, seed: int) -
             order = np.concatenate([first, np.setdiff1d(np.arange(len(y)), first)])
             X, y = X[order], y[order]
         fit = fit_erm(
-            X[:n], y[:n], spec.loss, float(spec.ridge), penalty=spec.penalty, n_classes=k, tol=1e-4,
-            intercept=spec.intercept, class_weight=spec.class_weight,
-        )  # fmt: skip
+            X[:n],
+            y[:n],
+            spec.loss,
+            float(spec.ridge),
+            penalty=spec.penalty,
+            n_classes=k,
+            tol=1e-4,
+            intercept=spec.intercept,
+            class_weight=spec.class_weight,
+        )
         base = 0.0 if fit.intercepts is None else fit.intercepts
         fields, y = X[n:] @ fit.weights / math.sqrt(d) + base, y[n:]
         scores[0, i] = np.mean(fields.argmax(1) != y)
@@ -179,7 +193,7 @@ def _drawn(mixture: Mixture, spec: ERM, n: int, d: int, draws: int, seed: int) -
 
 def _means(scores: Array) -> list[float]:
     """The mean of each row and its uncertainty, one after the other."""
-    return [float(x) for each in scores for x in from_replicates(each)]
+    return [float(x) for each in scores for x in estimate_from_replicates(each)]
 
 
 @dataclass(frozen=True)
@@ -221,9 +235,11 @@ def twins_panel(table: pd.DataFrame, score: str = "error") -> pic.Panel:
     ticks = tuple(sizes[:: max(len(sizes) // 3, 1)])
     words = "error" if score == "error" else "log-loss"
     return pic.Panel(
-        tuple(traces), pic.Axis("samples learnt from", "log", ticks=ticks), pic.Axis(words, "log"),
+        tuple(traces),
+        pic.Axis("samples learnt from", "log", ticks=ticks),
+        pic.Axis(words, "log"),
         legend=pic.Legend(),
-    )  # fmt: skip
+    )
 
 
 def twin_report(

@@ -85,12 +85,20 @@ INDEPENDENT = "independent computation"
 # Name; teacher; α_IT and α_algo by an independent computation; as the paper prints them, ± its
 # digits: Monte Carlo at k = 3, and quoted from the literature for the perceptron.
 THRESHOLDS: tuple[tuple[str, AnyTeacher, tuple[float, float], Any], ...] = (
-    ("classical perceptron", Perceptron("rademacher"), (1.244684, 1.492632),
-     ((1.249, 5e-3), (1.493, 1e-3))),
+    (
+        "classical perceptron",
+        Perceptron("rademacher"),
+        (1.244684, 1.492632),
+        ((1.249, 5e-3), (1.493, 1e-3)),
+    ),
     ("argmax, k = 2, Rademacher", Teacher(2, "rademacher"), (2.072997, 2.486583), ()),
-    ("argmax, k = 3, Rademacher", Teacher(3, "rademacher"), (2.394895, 2.885561),
-     ((2.45, 0.06), (2.89, 0.01))),
-)  # fmt: skip
+    (
+        "argmax, k = 3, Rademacher",
+        Teacher(3, "rademacher"),
+        (2.394895, 2.885561),
+        ((2.45, 0.06), (2.89, 0.01)),
+    ),
+)
 THRESHOLD_DIGITS = 1e-6
 # k, noise, α, error, digits
 BAYES = (
@@ -203,14 +211,22 @@ def unequal_values(full: bool) -> Iterator[Check]:
 
 # P(y = 1) = σ(θ + γz), γ² = 5, d/n = 0.2: θ; slope μ, spread σ, intercept of the likelihood's fit
 LIKELIHOOD = (
-    (0.0, 1.5, 4.75, 0.0), (0.5, 1.51, 4.84, 0.76), (1.0, 1.56, 5.16, 1.559),
-    (2.0, 1.83, 7.01, 3.68), (2.5, 2.31, 10.0, 5.8),
-)  # fmt: skip
+    (0.0, 1.5, 4.75, 0.0),
+    (0.5, 1.51, 4.84, 0.76),
+    (1.0, 1.56, 5.16, 1.559),
+    (2.0, 1.83, 7.01, 3.68),
+    (2.5, 2.31, 10.0, 5.8),
+)
 BIASED = {  # biases 0, −0.5, −1, cross-entropy with intercept, λ = 0.1, α = 3
-    "error": (0.21169, 1e-5), "test loss": (0.49454, 1e-5),
-    "recall 0": (0.8975, 1e-4), "recall 1": (0.7423, 1e-4), "recall 2": (0.4821, 2.5e-4),
-    "intercept 0": (1.2124, 1e-4), "intercept 1": (-0.0676, 1e-4), "intercept 2": (-1.1447, 1e-4),
-}  # fmt: skip
+    "error": (0.21169, 1e-5),
+    "test loss": (0.49454, 1e-5),
+    "recall 0": (0.8975, 1e-4),
+    "recall 1": (0.7423, 1e-4),
+    "recall 2": (0.4821, 2.5e-4),
+    "intercept 0": (1.2124, 1e-4),
+    "intercept 1": (-0.0676, 1e-4),
+    "intercept 2": (-1.1447, 1e-4),
+}
 
 
 def published_populations(full: bool) -> Iterator[Check]:
@@ -315,11 +331,14 @@ def message_passing(full: bool) -> Iterator[Check]:
         yield Check(f"error, {name}", theory.generalisation_error, seen, source, allowed)
         lines = [
             Check(
-                f"q after {t} iterations, {name}", step["theory_q"], step["q"], source,
+                f"q after {t} iterations, {name}",
+                step["theory_q"],
+                step["q"],
+                source,
                 4 * step["q_standard_error"] + 8 / d,
             )
             for t, step in enumerate(steps[1:9], 1)
-        ]  # fmt: skip
+        ]
         yield max(lines, key=lambda line: abs(line.difference) / line.allowed)
 
 
@@ -329,10 +348,14 @@ def scikit_learn(full: bool, seed: int = 100) -> Iterator[Check]:
     like, three = Teacher(3), Teacher(3, noise="gaussian:0.2", shares=(0.5, 0.3, 0.2))
     rare, biased = Mixture((0.8, 0.2), separation=2.5), Teacher(2, biases=(0.4, -0.4))
     cases: list[tuple[str, float, float, Any]] = [
-        ("cross-entropy", 2.0, 0.1, like), ("max-margin", 1.5, 0, like), ("hinge", 2.0, 1.0, rare),
-        ("cross-entropy", 3.0, 0.1, three), ("square", 2.0, 0.5, three),
-        ("max-margin", 1.5, 0, rare), ("max-margin", 2.0, 0, biased),
-    ]  # fmt: skip
+        ("cross-entropy", 2.0, 0.1, like),
+        ("max-margin", 1.5, 0, like),
+        ("hinge", 2.0, 1.0, rare),
+        ("cross-entropy", 3.0, 0.1, three),
+        ("square", 2.0, 0.5, three),
+        ("max-margin", 1.5, 0, rare),
+        ("max-margin", 2.0, 0, biased),
+    ]
     for loss, alpha, ridge, population in cases:
         k, n, free = population.n_classes, round(alpha * d), not population.symmetric
         spec, scores = ERM(loss, ridge, None, free, "balanced" if free and ridge else None), []

@@ -19,10 +19,10 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from polyceptron.numerics import Array
-from polyceptron.numerics.estimate import Estimate, from_replicates, uniform_replicates
+from polyceptron.numerics.estimate import Estimate, estimate_from_replicates, uniform_replicates
 from polyceptron.numerics.panels import GAUSS_BREAKS, blend_breaks, panel_rule
 from polyceptron.problem.channels import Channel
-from polyceptron.problem.law import Law
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.specs import Probabilities
 from polyceptron.sides.fields.integrand import field_scales, ordered_density
 
@@ -44,7 +44,7 @@ class Fresh(NamedTuple):
         return np.asarray((self.weight * values.reshape(self.weight.shape)).sum(1))
 
 
-def fresh_fields(channel: Channel, n_classes: int, law: Law, level: int = 0) -> Fresh:
+def fresh_fields(channel: Channel, n_classes: int, law: ScalarOrder, level: int = 0) -> Fresh:
     """Nodes for averages that are smooth in ω; a higher level is a finer rule."""
     if n_classes > 3:
         return _sampled_fields(channel, n_classes, law, level)
@@ -65,7 +65,7 @@ def fresh_fields(channel: Channel, n_classes: int, law: Law, level: int = 0) -> 
     return Fresh(omega, weight[None], chances_given_fields(channel, omega, law))
 
 
-def _sampled_fields(channel: Channel, n_classes: int, law: Law, level: int = 0) -> Fresh:
+def _sampled_fields(channel: Channel, n_classes: int, law: ScalarOrder, level: int = 0) -> Fresh:
     """Quasi-random fields, any k: also for averages that jump, such as those over bins."""
     cost = 1.0 if n_classes <= 3 else 60.0 * n_classes
     log2 = int(np.clip(math.log2(_EVALUATIONS / cost), 5, 10 + level))
@@ -75,7 +75,7 @@ def _sampled_fields(channel: Channel, n_classes: int, law: Law, level: int = 0) 
     return Fresh(omega, weight, chances_given_fields(channel, omega, law))
 
 
-def chances_given_fields(channel: Channel, omega: Array, law: Law) -> Array:
+def chances_given_fields(channel: Channel, omega: Array, law: ScalarOrder) -> Array:
     """t (n, k) at the student's fields (n, k), sorted from the largest."""
     mean, k = law.slope * omega.T, omega.shape[1]
     if k > 3:
@@ -89,7 +89,7 @@ def chances_given_fields(channel: Channel, omega: Array, law: Law) -> Array:
 
 
 def reliability(
-    channel: Channel, k: int, law: Law, p: Probabilities, edges: Array
+    channel: Channel, k: int, law: ScalarOrder, p: Probabilities, edges: Array
 ) -> tuple[Bins, Estimate]:
     """The bins of confidence between `edges` (b + 1,), and the calibration error."""
     if k == 2:
@@ -110,15 +110,15 @@ def binned(nodes: Fresh, p: Probabilities, edges: Array) -> tuple[Bins, Estimate
     share = each.mean(1)
     with np.errstate(invalid="ignore", divide="ignore"):
         accuracy, mean = hit.mean(1) / share, said.mean(1) / share
-        spread = from_replicates(hit - accuracy[:, None] * each).uncertainty / share
+        spread = estimate_from_replicates(hit - accuracy[:, None] * each).uncertainty / share
     gap = hit - said
-    error = from_replicates((np.sign(gap.mean(1, keepdims=True)) * gap).sum(0))
+    error = estimate_from_replicates((np.sign(gap.mean(1, keepdims=True)) * gap).sum(0))
     bins = {"share": share, "confidence": mean, "accuracy": accuracy}
     return {**bins, "accuracy_uncertainty": np.asarray(spread)}, error
 
 
 def _bins_of_two(
-    channel: Channel, law: Law, p: Probabilities, edges: Array
+    channel: Channel, law: ScalarOrder, p: Probabilities, edges: Array
 ) -> tuple[Bins, Estimate]:
     """Two classes: the confidence rises with the gap, so that bins are intervals of it."""
 

@@ -19,8 +19,8 @@ from typing import Any, cast
 import numpy as np
 
 from polyceptron.problem.channels import Channel
-from polyceptron.problem.law import Hats, Law
 from polyceptron.problem.losses import Loss
+from polyceptron.problem.order import Conjugates, ScalarOrder
 from polyceptron.problem.penalties import Penalty, Ridge
 from polyceptron.problem.populations import AnyTeacher
 from polyceptron.problem.priors import Row
@@ -54,13 +54,13 @@ class FieldsSide:
         serves = not self.by_points and _SUMS.serves(self.student, self.channel)
         return _SUMS if serves else _POINTS
 
-    def averages(self, level: int, reference: Law) -> Averaging:
+    def averages(self, level: int, reference: ScalarOrder) -> Averaging:
         """The averages at a level of accuracy; nodes are placed for `reference` and kept."""
         if self.explicit(reference) is not None:
             return cast(Averaging, self.explicit)
         return self.rule.place(self.student, self.channel, self.n_classes, reference, level)
 
-    def explicit(self, law: Law) -> Averages | None:
+    def explicit(self, law: ScalarOrder) -> Averages | None:
         """The averages in closed form, where the student has them."""
         signal = self.channel.signal(self.n_classes)
         found = self.student.explicit_averages(law, signal, self.n_classes)
@@ -70,19 +70,21 @@ class FieldsSide:
         unknown, one = np.full(1, math.nan), np.ones(1)
         return Averages(M, Q, C, np.maximum(D, 0.0), np.maximum(-D, 0.0), unknown, unknown, one)
 
-    def hats(self, averages: Averages) -> Hats:
+    def hats(self, averages: Averages) -> Conjugates:
         """m̂ = αM, q̂ = αQ, V̂ = αC."""
         a = self.alpha
-        return Hats(*(a * float(part.mean()) for part in (averages.M, averages.Q, averages.C)))
+        return Conjugates(
+            *(a * float(part.mean()) for part in (averages.M, averages.Q, averages.C))
+        )
 
-    def __call__(self, law: Law) -> Hats:
+    def __call__(self, law: ScalarOrder) -> Conjugates:
         """One step of the plain loop, nodes placed at its law."""
         law = replace(law, q=max(law.q, _NOTHING))
         level = _LEVEL_FEW if self.n_classes <= 3 else _LEVEL_MANY
         return self.hats(self.averages(level, law)(law))
 
 
-WeightsSide = Callable[[Hats], Law]  # what the coordinates of the weights make of it
+WeightsSide = Callable[[Conjugates], ScalarOrder]  # what the coordinates of the weights make of it
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class PenaltySide:
     spectrum: Spectrum
     row: Row
 
-    def __call__(self, hats: Hats) -> Law:
+    def __call__(self, hats: Conjugates) -> ScalarOrder:
         return self.penalty.law(hats, self.spectrum, self.row)
 
 
@@ -132,10 +134,10 @@ class Problem:
     @property
     def closed_form(self) -> bool:
         """Whether the whole fixed point is explicit, up to one scalar equation for a spectrum."""
-        explicit = self.fields.explicit(Law(1.0, 1.0, 1.0)) is not None
+        explicit = self.fields.explicit(ScalarOrder(1.0, 1.0, 1.0)) is not None
         return explicit and self.weights.penalty.quadratic
 
-    def training_error(self, law: Law) -> float | None:
+    def training_error(self, law: ScalarOrder) -> float | None:
         """P(a training sample is mistaken), where the fresh margin decides it alone; else None."""
         if math.isinf(law.V):
             return 0.0

@@ -33,7 +33,7 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import (
     N_REPLICATES,
     Estimate,
-    from_replicates,
+    estimate_from_replicates,
     uniform_replicates,
 )
 from polyceptron.numerics.orthant import orthant_chance
@@ -63,7 +63,7 @@ class TeacherFields(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FieldsLaw:
+class FieldsDistribution:
     """Of groups: shares (G,), m_c (G, r), Q_c (G, r, r); b (r,); V_c (G, r, r) of a fixed point.
 
     All on class differences, T(ω + b) are the class fields. G is k for a mixture, whose label is
@@ -82,7 +82,7 @@ class FieldsLaw:
         """Cov(ω, z) (r, r) with a teacher's fields."""
         return None if self.teacher is None else self.teacher.cross
 
-    def shifted(self, shift: Array) -> FieldsLaw:
+    def shifted(self, shift: Array) -> FieldsDistribution:
         """The same with b + shift (r,)."""
         return replace(self, b=self.b + shift)
 
@@ -121,28 +121,28 @@ class PopulationScores:
 
 
 def population_scores(
-    law: FieldsLaw,
+    law: FieldsDistribution,
     probabilities: Probabilities | None = None,
     tol: float = 3e-4,
-    near: FieldsLaw | None = None,
+    near: FieldsDistribution | None = None,
 ) -> PopulationScores:
     """Scores of the rule argmax(ω + b) on fresh samples.
 
     Parameters
     ----------
-    law : FieldsLaw
+    law : FieldsDistribution
     probabilities : callable, optional
         Fields (n, k) → class probabilities (n, k); with them come test loss and Brier score.
     tol : float
         Of the error, where it is sampled: for k ≥ 4. Points are added until it is met, or until
         there are 65,000 in each orthant; infinite: 64 of them, and one rule elsewhere.
-    near : FieldsLaw, optional
+    near : FieldsDistribution, optional
         A law with which this one is compared: random points are placed as there.
 
     Examples
     --------
     >>> even, one = np.array([0.5, 0.5]), np.ones((2, 1, 1))
-    >>> law = FieldsLaw(even, np.array([[1.0], [-1.0]]), one, np.zeros(1))
+    >>> law = FieldsDistribution(even, np.array([[1.0], [-1.0]]), one, np.zeros(1))
     >>> round(float(population_scores(law).error.value), 6)
     0.158655
     """
@@ -164,7 +164,7 @@ def population_scores(
     return scores_of(*(each if exact is None else (exact[None], each[1]) for each in levels))
 
 
-def leading_nodes(law: FieldsLaw) -> tuple[Array, Array, Array]:
+def leading_nodes(law: FieldsDistribution) -> tuple[Array, Array, Array]:
     """Fields (n, k), the leader's first, weights (R, n/R), and Z (n, k), at random points."""
     k, found = law.n_classes, []
     law = replace(law, Q=lifted(law.Q))
@@ -190,7 +190,7 @@ def lifted(covariance: Array) -> Array:
 _Part = tuple[int, Array, Array, Array]
 
 
-def _gaps(law: FieldsLaw, group: int, label: int | None = None) -> tuple[Array, Array]:
+def _gaps(law: FieldsDistribution, group: int, label: int | None = None) -> tuple[Array, Array]:
     """Mean (k, r) and covariance of each leader's gaps; (k, 2r), with a `label`'s of utilities."""
     k, r, teacher = law.n_classes, law.n_classes - 1, law.teacher
     ways = np.stack([class_gaps(k, p) for p in range(k)])
@@ -204,7 +204,7 @@ def _gaps(law: FieldsLaw, group: int, label: int | None = None) -> tuple[Array, 
     return ways @ mean, ways @ covariance @ ways.swapaxes(1, 2)
 
 
-def orthant_panels(law: FieldsLaw, order: int, told: bool = True) -> Iterator[_Part]:
+def orthant_panels(law: FieldsDistribution, order: int, told: bool = True) -> Iterator[_Part]:
     """Two or three classes: panels inside each orthant; a teacher's labels if they are `told`."""
     k, r = law.n_classes, law.n_classes - 1
     normals = np.eye(1) if r == 1 else np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]])
@@ -223,7 +223,7 @@ def orthant_panels(law: FieldsLaw, order: int, told: bool = True) -> Iterator[_P
             yield p, np.insert(-nodes.points, p, 0.0, axis=1), share * nodes.weight, truth
 
 
-def _given(law: FieldsLaw, group: int) -> tuple[Array, Array]:
+def _given(law: FieldsDistribution, group: int) -> tuple[Array, Array]:
     """Q⁻¹M, and the covariance of z given ω."""
     assert law.teacher is not None
     M, R = law.teacher.cross, law.teacher.covariance
@@ -232,7 +232,7 @@ def _given(law: FieldsLaw, group: int) -> tuple[Array, Array]:
     return slope, (rest + rest.T) / 2
 
 
-def _label_lines(law: FieldsLaw, group: int, A: Array) -> list[Line]:
+def _label_lines(law: FieldsDistribution, group: int, A: Array) -> list[Line]:
     """Where two labels of a teacher are equally likely, in the gaps g = A(ω + b)."""
     if law.teacher is None:
         return []
@@ -249,7 +249,10 @@ def _label_lines(law: FieldsLaw, group: int, A: Array) -> list[Line]:
 
 
 def _sampled(
-    law: FieldsLaw, log2: int, replicates: int = N_REPLICATES, near: FieldsLaw | None = None
+    law: FieldsDistribution,
+    log2: int,
+    replicates: int = N_REPLICATES,
+    near: FieldsDistribution | None = None,
 ) -> Iterator[_Part]:
     """Any number of classes: random points inside each orthant, with coordinates as for `near`."""
     k, r, teacher = law.n_classes, law.n_classes - 1, law.teacher
@@ -277,7 +280,7 @@ def _sampled(
             yield leader, np.insert(-points[:, :r], leader, 0.0, axis=1), weight, truth
 
 
-def drawn_chances(law: FieldsLaw, group: int, omega: Array, u: Array) -> Array:
+def drawn_chances(law: FieldsDistribution, group: int, omega: Array, u: Array) -> Array:
     """Z (n, k) at ω (n, r), unbiased: the channel's at fields of the teacher drawn by u (…, r)."""
     teacher, r = law.teacher, law.n_classes - 1
     assert teacher is not None
@@ -290,7 +293,7 @@ def drawn_chances(law: FieldsLaw, group: int, omega: Array, u: Array) -> Array:
 
 
 def _average(
-    law: FieldsLaw, parts: Iterator[_Part], probabilities: Probabilities | None
+    law: FieldsDistribution, parts: Iterator[_Part], probabilities: Probabilities | None
 ) -> tuple[Array, Array | None]:
     """P(label, predicted) (R, k, k), and test loss and Brier score (R, 2), of R replicates."""
     k, confusion, sums = law.n_classes, np.zeros(()), np.zeros(())
@@ -308,7 +311,7 @@ def _average(
     return confusion, None if probabilities is None else sums
 
 
-def _closed_confusion(law: FieldsLaw) -> Array | None:
+def _closed_confusion(law: FieldsDistribution) -> Array | None:
     """P(t, p) (k, k) of two or three classes where it is a product of orthants."""
     k, teacher = law.n_classes, law.teacher
     labels: list[Any] = [(c,) for c in range(k)] if teacher is None else [(0, t) for t in range(k)]
@@ -342,7 +345,9 @@ def scores_of(*levels: tuple[Array, Array | None]) -> PopulationScores:
             found | ({} if sums is None else {"test_loss": sums[:, 0], "brier": sums[:, 1]})
         )
     if len(made) == 1:
-        return PopulationScores(**{n: from_replicates(v, axis=0) for n, v in made[0].items()})
+        return PopulationScores(
+            **{n: estimate_from_replicates(v, axis=0) for n, v in made[0].items()}
+        )
     coarse, fine = made
     moved = {n: np.abs(v[0] - coarse[n][0]) + 1e-13 for n, v in fine.items()}
     return PopulationScores(**{n: Estimate(v[0], moved[n]) for n, v in fine.items()})

@@ -18,16 +18,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
-from polyceptron.problem.law import Law
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.populations import AnyTeacher
 from polyceptron.problem.specs.base import Estimator, Probabilities
 from polyceptron.rows import Row, Status
 
 
-class StudentLaw(NamedTuple):
+class StudentOrder(NamedTuple):
     """The law of the student's fields at one α, and how well it is known."""
 
-    law: Law
+    law: ScalarOrder
     uncertainty: float  # of the generalisation error
     status: Status
     ridge: float | None = None
@@ -79,13 +79,13 @@ class Student(ABC):
         for part in parts:
             yield self.rows(teacher, list(part), branch=branch, tol=tol)
 
-    def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentLaw:
+    def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentOrder:
         """Return the law of the student's fields at α, from the overlaps of its row."""
         (row,) = self.rows(teacher, [alpha], tol=tol)
-        law = Law.of_overlaps(row["m"], row["q"], row.get("V", math.nan))
-        return StudentLaw(law, row["uncertainty"], row["status"], row.get("ridge"))
+        law = ScalarOrder.of_overlaps(row["m"], row["q"], row.get("V", math.nan))
+        return StudentOrder(law, row["uncertainty"], row["status"], row.get("ridge"))
 
-    def probabilities(self, teacher: AnyTeacher, law: Law) -> Probabilities | None:
+    def probabilities(self, teacher: AnyTeacher, law: ScalarOrder) -> Probabilities | None:
         """Return the student's class probabilities as a function of its fields, if it has any."""
         return None
 

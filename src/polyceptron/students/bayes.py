@@ -12,12 +12,12 @@ from polyceptron.data.checks import check_choice
 from polyceptron.data.watching import uninterrupted
 from polyceptron.errors import ComputationFailed
 from polyceptron.message_passing.posterior_mean import AMPResult, amp
-from polyceptron.problem.law import Law
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.populations import AnyTeacher, Dataset, check_teacher
 from polyceptron.problem.specs import BayesOptimal, Estimator, PosteriorAverage, Probabilities
 from polyceptron.rows import Row, make_row
 from polyceptron.sides.fresh_scores import chances_given_fields
-from polyceptron.students.base import Jump, Student, StudentLaw
+from polyceptron.students.base import Jump, Student, StudentOrder
 from polyceptron.students.measuring import check_seed, draw_single, measured, n_samples
 from polyceptron.theory.bayes.fixed_points import bayes_rows, fixed_points
 from polyceptron.theory.bayes.transitions import all_jumps
@@ -47,11 +47,11 @@ class BayesStudent(Student):
             return bayes_population_rows(teacher, alpha)
         return bayes_rows(teacher, alpha, branch, tol)
 
-    def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentLaw:
+    def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentOrder:
         point = fixed_points(teacher, alpha, tol)[0]
-        return StudentLaw(Law.bayes(point.v), point.uncertainty, point.status)
+        return StudentOrder(ScalarOrder.bayes(point.v), point.uncertainty, point.status)
 
-    def probabilities(self, teacher: AnyTeacher, law: Law) -> Probabilities | None:
+    def probabilities(self, teacher: AnyTeacher, law: ScalarOrder) -> Probabilities | None:
         def posterior_chances(omega: Any) -> Any:
             return chances_given_fields(teacher.channel, omega, law)
 
@@ -104,7 +104,7 @@ class PosteriorAverageStudent(BayesStudent):
         found = super().rows(teacher, alpha, branch=branch, tol=tol)
         return [{**row, "estimator": self.spec.name} for row in found]
 
-    def probabilities(self, teacher: AnyTeacher, law: Law) -> Probabilities | None:
+    def probabilities(self, teacher: AnyTeacher, law: ScalarOrder) -> Probabilities | None:
         if teacher.channel.noiseless:
             return None
         return teacher.channel.chances

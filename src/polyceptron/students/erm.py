@@ -12,13 +12,13 @@ from polyceptron.data.watching import uninterrupted
 from polyceptron.errors import InvalidInput
 from polyceptron.fit.erm import fit_erm, fit_erm_path
 from polyceptron.fit.solvers.erm_fit import ERMFit
-from polyceptron.problem.law import Law
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.population import numbers_text
 from polyceptron.problem.populations import AnyTeacher
 from polyceptron.problem.specs import ERM, Estimator, Probabilities
 from polyceptron.rows import Row, make_row
 from polyceptron.sides.scores import population_scores
-from polyceptron.students.base import Student, StudentLaw
+from polyceptron.students.base import Student, StudentOrder
 from polyceptron.students.measuring import measured, n_samples, weights_law
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, erm_parts, erm_rows, student_order
 from polyceptron.theory.separability import separable_up_to
@@ -51,11 +51,11 @@ class ErmStudent(Student):
     ) -> Iterator[list[Row]]:
         yield from erm_parts(teacher, self.spec, parts, tol, searched)
 
-    def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentLaw:
+    def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentOrder:
         point, law, scaled = student_order(teacher, self.spec, alpha, tol)
-        return StudentLaw(law, point.uncertainty, point.status, point.ridge, scaled)
+        return StudentOrder(law, point.uncertainty, point.status, point.ridge, scaled)
 
-    def probabilities(self, teacher: AnyTeacher, law: Law) -> Probabilities | None:
+    def probabilities(self, teacher: AnyTeacher, law: ScalarOrder) -> Probabilities | None:
         return self.spec.probabilities(teacher, law)
 
     def largest_alpha(self, teacher: AnyTeacher) -> float:
@@ -75,7 +75,7 @@ class ErmStudent(Student):
         **settings: Any,
     ) -> list[Row]:
         specs: list[Any] = [self.spec, *also]
-        if all(spec.alike(teacher) and not spec.intercept for spec in specs):
+        if all(spec.sees_equal_classes(teacher) and not spec.intercept for spec in specs):
             return _rows_of_equal_classes(teacher, specs, alpha, dimension, seed, **settings)
         return _rows_of_unequal_classes(teacher, specs, alpha, dimension, seed, **settings)
 

@@ -22,7 +22,7 @@ from polyceptron.fit.overlaps import exact_generalisation_error, overlaps
 from polyceptron.numerics import Array
 from polyceptron.problem.populations import AnyTeacher, Dataset, Population
 from polyceptron.rows import Row
-from polyceptron.sides.scores import FieldsLaw, TeacherFields
+from polyceptron.sides.scores import FieldsDistribution, TeacherFields
 
 _BLOCK_NUMBERS = 2_000_000  # of samples held in double precision at once
 _N_BINS = 15
@@ -97,7 +97,7 @@ def counted_errors(
 
 def weights_law(
     population: Population, weights: Array, intercepts: Array, truth: Array
-) -> FieldsLaw:
+) -> FieldsDistribution:
     """The law of the fields of weights (d, k) on fresh samples, `truth` (d, k) as in `Dataset`.
 
     m_c = Wᵀμ_c/d, Q_c = WᵀΣ_cW/d; a teacher's M = WᵀΣW*/d and R = W*ᵀΣW*/d.
@@ -112,11 +112,11 @@ def weights_law(
         else:
             deviations: Array = population.deviations(d)  # type: ignore[attr-defined]
             Q = np.stack([(W * (s * s)[:, None]).T @ W / d for s in deviations])
-        return FieldsLaw(population.group_shares, truth.T @ W / d, Q, b)
+        return FieldsDistribution(population.group_shares, truth.T @ W / d, Q, b)
     root = population.features.deviations(d)  # type: ignore[attr-defined]
     W, Z = W * root, truth @ T * root
     teacher = TeacherFields(W.T @ Z / d, Z.T @ Z / d, T.T @ population.offsets, channel)
-    return FieldsLaw(np.ones(1), np.zeros((1, k - 1)), (W.T @ W / d)[None], b, teacher)
+    return FieldsDistribution(np.ones(1), np.zeros((1, k - 1)), (W.T @ W / d)[None], b, teacher)
 
 
 def draw_single(teacher: AnyTeacher, n: int, d: int, seed: int) -> Dataset:

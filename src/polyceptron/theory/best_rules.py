@@ -47,12 +47,12 @@ from scipy.special import ndtri, softmax
 from polyceptron.checks import as_numbers, check_alpha, check_alphas, difference_basis
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import Array
-from polyceptron.numerics.estimate import Estimate, from_replicates, uniform_replicates
+from polyceptron.numerics.estimate import Estimate, estimate_from_replicates, uniform_replicates
 from polyceptron.problem.populations import Population, check_population
 from polyceptron.problem.specs import as_erm
 from polyceptron.rows import Status, make_row
 from polyceptron.sides.scores import (
-    FieldsLaw,
+    FieldsDistribution,
     PopulationScores,
     TeacherFields,
     drawn_chances,
@@ -106,7 +106,9 @@ def population_floor(population: Population) -> Estimate:
         T = difference_basis(k)  # its own fields as the student's
         R, b = T.T @ population.field_covariance @ T, T.T @ population.offsets
         teacher = TeacherFields(R, R, b, channel)
-        return population_scores(FieldsLaw(np.ones(1), 0 * b[None], R[None], b, teacher)).error
+        return population_scores(
+            FieldsDistribution(np.ones(1), 0 * b[None], R[None], b, teacher)
+        ).error
     if population.full_features is not None:
         return _quadratic(population)
     return _bayes_rule(population, math.inf).error
@@ -138,7 +140,7 @@ def _bayes_rule(population: Population, alpha: float) -> PopulationScores:
         b = T.T @ (np.log(p[classes]) - np.diag(K) / 2)
         Q = np.repeat((T.T @ K @ T)[None], len(classes), 0)
         found = population_scores(
-            FieldsLaw(p[classes] / share, K @ T, Q, b), partial(softmax, axis=1)
+            FieldsDistribution(p[classes] / share, K @ T, Q, b), partial(softmax, axis=1)
         )
         for i, value in enumerate(found.confusion):
             confusion[i][np.ix_(classes, classes)] = share * value
@@ -193,7 +195,7 @@ def _quadratic(population: Population) -> Estimate:
         )
         missed = 1 - softmax(density, axis=1).max(1)
         found += p[c] * missed.reshape(len(found), -1).mean(1)
-    return from_replicates(found)
+    return estimate_from_replicates(found)
 
 
 def least_cost(fixed: Array, x: Array, cost: Array, W: Array, b: Array) -> tuple[Array, Array]:
@@ -452,7 +454,7 @@ def _decided(
     return Decision(chosen, *total, before, scores, point)
 
 
-def _on_points(law: FieldsLaw, c: Array) -> Array:
+def _on_points(law: FieldsDistribution, c: Array) -> Array:
     """The best shift (r,) on fixed random points of the fields."""
     k, r, T = law.n_classes, law.n_classes - 1, difference_basis(law.n_classes)
     u = uniform_replicates(2 * r, _POINTS, _SEEDS[1], 1)[0]

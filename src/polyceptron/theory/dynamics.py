@@ -23,9 +23,9 @@ from polyceptron.checks import check_alpha, difference_basis
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import AnyArray
-from polyceptron.numerics.estimate import from_replicates
-from polyceptron.problem.law import Hats, Law
+from polyceptron.numerics.estimate import estimate_from_replicates
 from polyceptron.problem.losses import check_symmetric
+from polyceptron.problem.order import Conjugates, ScalarOrder
 from polyceptron.problem.populations import AnyTeacher, check_population, check_teacher
 from polyceptron.problem.specs import as_erm
 from polyceptron.sides.generalisation import error_on_labels
@@ -42,7 +42,9 @@ _CERTAIN = 1e-15  # v below which nothing is left to learn; I would be infinite 
 _MOST = 1e30  # of q̂
 
 
-def rounds(fields: Callable[[Law], Hats], weights: WeightsSide, start: Law) -> Iterator[Law]:
+def rounds(
+    fields: Callable[[ScalarOrder], Conjugates], weights: WeightsSide, start: ScalarOrder
+) -> Iterator[ScalarOrder]:
     """The start, and the law after each further round, without end."""
     law = start
     while True:
@@ -82,12 +84,12 @@ class StateEvolution(ShortDisplay):
 
 def bayes_sides(
     curve: SolutionCurve, alpha: float, column: int
-) -> tuple[Callable[[Law], Hats], WeightsSide]:
+) -> tuple[Callable[[ScalarOrder], Conjugates], WeightsSide]:
     """Both sides for the loop: of the mean (column 0) or of one replicate."""
 
-    def fields(law: Law) -> Hats:
+    def fields(law: ScalarOrder) -> Conjugates:
         q_hat = min(alpha * float(curve.channel(np.array([max(law.V, _CERTAIN)]))[0][0]), _MOST)
-        return Hats(q_hat, q_hat, q_hat)
+        return Conjugates(q_hat, q_hat, q_hat)
 
     return fields, partial(curve.weights, column=column)
 
@@ -129,7 +131,7 @@ def state_evolution(
         )
     curve = curve_of(teacher, effort(teacher).first + 2)
     paths = [
-        rounds(*bayes_sides(curve, alpha, column), Law.bayes(first))
+        rounds(*bayes_sides(curve, alpha, column), ScalarOrder.bayes(first))
         for column in range(curve.n_replicates + 1)
     ]
     table = np.array([[law.V for law in islice(path, n_steps + 1)] for path in paths])
@@ -137,7 +139,7 @@ def state_evolution(
     uncertainty = np.zeros_like(v)
     if len(replicates):
         # The mean's own path, and what the replicates' paths say of it, their bias included.
-        middle, spread = from_replicates(replicates, axis=0)
+        middle, spread = estimate_from_replicates(replicates, axis=0)
         uncertainty = spread + np.abs(middle - v)
     return StateEvolution(alpha, 1 - v, v, curve.errors(v), uncertainty)
 
@@ -199,7 +201,7 @@ def erm_state_evolution(
         raise InvalidInput(
             f"the iteration needs a ridge above 0 (max-margin: none), got {spec.ridge!r}"
         )
-    if not spec.alike(teacher):
+    if not spec.sees_equal_classes(teacher):
         if start is not None:
             raise InvalidInput(f"a start is for classes that are alike, got {start!r}")
         T = difference_basis(teacher.n_classes)
@@ -220,11 +222,14 @@ def erm_state_evolution(
     if not (q >= 0 and V > 0 and abs(m) <= math.sqrt(q) * (1 + 1e-12)):
         raise InvalidInput(f"a start (m, q, V) needs q >= 0, V > 0 and |m| <= √q, got {start!r}")
     problem = erm_sides(teacher, loss, ridge, alpha)
-    laws = rounds(problem.fields, problem.weights, Law.of_overlaps(m, q, V))
+    laws = rounds(problem.fields, problem.weights, ScalarOrder.of_overlaps(m, q, V))
     return [
         ErmStep(
-            count, law.m, law.q, law.V,
+            count,
+            law.m,
+            law.q,
+            law.V,
             float(error_on_labels(teacher.channel, law.tau, teacher.n_classes)),
         )
         for count, law in enumerate(islice(laws, n_steps + 1))
-    ]  # fmt: skip
+    ]

@@ -41,9 +41,9 @@ from polyceptron.checks import difference_basis
 from polyceptron.display import ShortDisplay, steps
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
-from polyceptron.numerics.estimate import Estimate, from_replicates, uniform_replicates
+from polyceptron.numerics.estimate import Estimate, estimate_from_replicates, uniform_replicates
 from polyceptron.problem.populations import Population, check_population
-from polyceptron.sides.scores import FieldsLaw, population_scores
+from polyceptron.sides.scores import FieldsDistribution, population_scores
 from polyceptron.theory.best_rules import population_floor
 
 LEAST = "least"
@@ -333,7 +333,7 @@ def error_of_rule(rule: Array, clusters: Clusters) -> Estimate:
         T = difference_basis(k)
         B = rule[:-1] @ T
         Q = np.einsum("dr,cd,ds->crs", B, clusters.variances, B)
-        law = FieldsLaw(clusters.shares, clusters.means @ B, Q, rule[-1] @ T)
+        law = FieldsDistribution(clusters.shares, clusters.means @ B, Q, rule[-1] @ T)
         return population_scores(law).error
     return error_on_fresh_directions(rule, clusters)
 
@@ -346,7 +346,7 @@ def error_on_fresh_directions(rule: Array, clusters: Clusters) -> Estimate:
             clusters.dimension, LOG2_DIRECTIONS_OF_RESULT, DIRECTIONS_SEED + 1
         )
     ]
-    return from_replicates(np.array(errors))
+    return estimate_from_replicates(np.array(errors))
 
 
 def unit_directions(dimension: int, log2: int, seed: int = DIRECTIONS_SEED) -> Array:

@@ -23,7 +23,7 @@ from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import panel_rule
-from polyceptron.problem.law import Law
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.specs import as_erm
 from polyceptron.sides.fields.integrand import PanelsThree, PanelsTwo, field_scales, ordered_density
 from polyceptron.sides.fields.points import boundary_points
@@ -83,7 +83,7 @@ def margin_law(
     spec = as_erm(estimator)
     point: Any = erm_fixed_point(teacher, spec, alpha, tol)
     x = None if margin is None else as_numbers(margin, "the margin").astype(float)
-    if not spec.alike(teacher):
+    if not spec.sees_equal_classes(teacher):
         if not math.isfinite(point.generalisation_error):
             raise ComputationFailed(f"the fixed point at alpha {alpha:g} was not found")
         matrices = matrix_problem(teacher, replace(spec, ridge=point.ridge), alpha)
@@ -122,7 +122,7 @@ def default_grid(point: ErmFixedPoint) -> Array:
     return np.linspace(low, reach, 401)
 
 
-def _fresh(problem: Problem, law: Law, x: Array) -> Array:
+def _fresh(problem: Problem, law: ScalarOrder, x: Array) -> Array:
     """The density of fresh margins: in closed form, along the best other class, or by points."""
     if problem.n_classes <= 3:
         return _density(problem, law, x, trained=False)
@@ -131,7 +131,7 @@ def _fresh(problem: Problem, law: Law, x: Array) -> Array:
     return _sampled(problem, law, x, trained=False) if found is None else found / root_q
 
 
-def _trained(problem: Problem, law: Law, x: Array) -> Array:
+def _trained(problem: Problem, law: ScalarOrder, x: Array) -> Array:
     """The density of training margins."""
     few = 3 if problem.loss.margin_atom is None else 2  # other classes may be tied in an atom
     if problem.n_classes <= few:
@@ -142,7 +142,7 @@ def _trained(problem: Problem, law: Law, x: Array) -> Array:
     return _sampled(problem, law, x, trained=True)
 
 
-def _density(problem: Problem, law: Law, x: Array, *, trained: bool) -> Array:
+def _density(problem: Problem, law: ScalarOrder, x: Array, *, trained: bool) -> Array:
     """Two or three classes: the density at margins x (n,), with G₂ − G₁ integrated on panels."""
     if problem.n_classes == 2:
         gaps, weight = x[None], np.ones((len(x), 1))
@@ -165,7 +165,7 @@ def _density(problem: Problem, law: Law, x: Array, *, trained: bool) -> Array:
     return np.asarray((value.reshape(weight.shape) * weight).sum(1))
 
 
-def _margins(problem: Problem, law: Law, *, trained: bool) -> tuple[Array, Array]:
+def _margins(problem: Problem, law: ScalarOrder, *, trained: bool) -> tuple[Array, Array]:
     """Margins (n,) at nodes or points, and their weights."""
     own, channel, k = problem.loss.coordinates, problem.channel, problem.n_classes
     if k == 2:
@@ -181,7 +181,7 @@ def _margins(problem: Problem, law: Law, *, trained: bool) -> tuple[Array, Array
     return pull.margin if trained else gaps[0], weight
 
 
-def _sampled(problem: Problem, law: Law, x: Array, *, trained: bool) -> Array:
+def _sampled(problem: Problem, law: ScalarOrder, x: Array, *, trained: bool) -> Array:
     """Weighted points shared between the two nearest grid margins, per unit margin."""
     margin, weight = _margins(problem, law, trained=trained)
     if trained and (at := problem.loss.margin_atom) is not None:

@@ -14,9 +14,9 @@ import numpy as np
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import panel_rule
 from polyceptron.problem.losses import SquareLoss
-from polyceptron.sides.matrix.fields import FieldsOrder, MatrixFields, MatrixProblem
+from polyceptron.sides.matrix.fields import MatrixFields, MatrixOrder, MatrixProblem
 from polyceptron.sides.matrix.graph import GraphFields, graph, graph_values, group_law
-from polyceptron.sides.scores import FieldsLaw, leading_nodes
+from polyceptron.sides.scores import FieldsDistribution, leading_nodes
 
 _LEVEL, _POINTS, _REPLICATES = 2, 16, 8  # of the rule; log2 of all points; their replicates
 _PANELS, _ORDER, _CLOSE = (12, 24, 48, 96, 192), 6, 1e-6  # until densities move by so little
@@ -25,7 +25,7 @@ _ON = 1e-6  # of an atom
 
 
 def matrix_margins(
-    problem: MatrixProblem, order: FieldsOrder, law: FieldsLaw, x: Array | None
+    problem: MatrixProblem, order: MatrixOrder, law: FieldsDistribution, x: Array | None
 ) -> tuple[Array, Array, Array, float, float]:
     """x (n,), by default 401 that hold nearly all, densities of fresh and training samples there,
     and the latter's atom, its mass and place."""
@@ -76,7 +76,7 @@ def shared(x: Array, margin: Array, weight: Array) -> Array:
     return np.asarray(mass / np.gradient(x))
 
 
-def _trained(problem: MatrixProblem, order: FieldsOrder) -> tuple[Array, Array, float]:
+def _trained(problem: MatrixProblem, order: MatrixOrder) -> tuple[Array, Array, float]:
     """Margins (n,) of training samples at nodes, their weights, and the largest gap."""
     p, T = problem.population.group_shares, problem.basis
     margins, weights, widest = [], [], 0.0
@@ -98,7 +98,7 @@ def _trained(problem: MatrixProblem, order: FieldsOrder) -> tuple[Array, Array, 
     return np.concatenate(margins), np.concatenate(weights), widest
 
 
-def _density(problem: MatrixProblem, order: FieldsOrder, x: Array, widest: float = 0.0) -> Array:
+def _density(problem: MatrixProblem, order: MatrixOrder, x: Array, widest: float = 0.0) -> Array:
     """Two or three classes, at x (n,): panels along the other gap, until they are enough.
 
     Of training samples, whose gaps are up to `widest`; without it of fresh ones.

@@ -34,15 +34,15 @@ from polyceptron.checks import check_alpha, check_tolerance
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import Array
-from polyceptron.numerics.estimate import from_replicates
-from polyceptron.problem.law import Hats, Law
+from polyceptron.numerics.estimate import estimate_from_replicates
 from polyceptron.problem.losses import Loss
+from polyceptron.problem.order import Conjugates, ScalarOrder
 from polyceptron.problem.populations import AnyTeacher, check_population
 from polyceptron.problem.specs import as_erm
 from polyceptron.rows import Status
 from polyceptron.sides.fields.integrand import Averages, Averaging
 from polyceptron.sides.generalisation import error_on_labels, error_slope, generalisation_error
-from polyceptron.sides.matrix.fields import FieldsOrder, MatrixProblem
+from polyceptron.sides.matrix.fields import MatrixOrder, MatrixProblem
 from polyceptron.sides.scalar import FieldsSide, Problem, erm_sides
 from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
@@ -97,14 +97,14 @@ class ResampledSide(FieldsSide):
 
     counts: tuple[tuple[float, float], ...] = ((1.0, 1.0),)
 
-    def averages(self, level: int, reference: Law) -> Averaging:
+    def averages(self, level: int, reference: ScalarOrder) -> Averaging:
         if self.explicit(reference) is not None:
             return cast(Averaging, self.explicit)
         args, weights = (self.student, self.channel, self.n_classes), [w for w, _ in self.counts]
         each = [self.rule.place(*args, _at(reference, w), level) for w in weights]
         return lambda law: self._mixed([f(_at(law, w)) for f, w in zip(each, weights, strict=True)])
 
-    def explicit(self, law: Law) -> Averages | None:
+    def explicit(self, law: ScalarOrder) -> Averages | None:
         found = [FieldsSide.explicit(self, _at(law, w)) for w, _ in self.counts]
         return self._mixed([a for a in found if a is not None]) if found[0] is not None else None
 
@@ -118,7 +118,7 @@ class ResampledSide(FieldsSide):
         return Averages(**{**mixed, "mass": mixed["mass"] + 1 - p.sum()})
 
 
-def _at(law: Law, weight: float) -> Law:
+def _at(law: ScalarOrder, weight: float) -> ScalarOrder:
     return replace(law, V=weight * law.V)
 
 
@@ -200,7 +200,7 @@ def resampling(
     for number in fits:
         if not (number >= 1 and (math.isinf(number) or number == round(number))):
             raise InvalidInput(f"the number of fits must be a whole number or inf, got {number!r}")
-    matrices = None if spec.alike(teacher) else matrix_problem(teacher, spec, alpha)
+    matrices = None if spec.sees_equal_classes(teacher) else matrix_problem(teacher, spec, alpha)
     sampled = k > 3 or (matrices is not None and matrices.sampled)
     tol = check_tolerance(tol, 3e-3 if sampled else _TOLERANCE[k])
     rows: list[dict[str, Any]] = []
@@ -254,7 +254,7 @@ def resampling(
         for shared in (q12, q12 - doubt)
     )
     add("agreement", same, same - least, 2.0)
-    fresh = full.q - whole.weights(Hats(full.m_hat, 0.0, full.V_hat)).q
+    fresh = full.q - whole.weights(Conjugates(full.m_hat, 0.0, full.V_hat)).q
     ratio = within / fresh
     add("variance over resamples", within, doubt)
     add("variance over fresh data", fresh, loose_full * fresh)
@@ -269,7 +269,9 @@ def _overlap(
     side = cast(ResampledSide, problem.fields)
 
     def after(q_hat: Array) -> Array:
-        return np.array([problem.weights(Hats(one.m_hat, float(x), one.V_hat)).q for x in q_hat])
+        return np.array(
+            [problem.weights(Conjugates(one.m_hat, float(x), one.V_hat)).q for x in q_hat]
+        )
 
     low, high = float(after(np.zeros(1))[0]), one.q
     if coupling == 0:
@@ -291,14 +293,14 @@ def _overlap(
     step = 1e-3 * min(root - low, high - root)
     slope = float((off(root + step) - off(root)).mean()) / step
     for _ in range(2 if side.n_classes > 3 else 1):
-        left = from_replicates(off(root, 1))
+        left = estimate_from_replicates(off(root, 1))
         move = float(left.value) / slope
         root = min(max(root - move, ends[0]), ends[1])
     return root, abs(move) + abs(float(left.uncertainty) / slope) + 1e-9 * high
 
 
 def pair_average(
-    teacher: AnyTeacher, side: ResampledSide, law: Law, level: int
+    teacher: AnyTeacher, side: ResampledSide, law: ScalarOrder, level: int
 ) -> Callable[[float], Array]:
     """q₁₂ → (1/r) E Σ_l Z_l ‖E_η f̄_l‖², one value a replicate."""
     if FieldsSide.explicit(side, law) is None:
@@ -306,7 +308,7 @@ def pair_average(
 
     def linear(q12: float) -> Array:
         """f is linear in ω and of one direction for all weights: (Σ p w √Q)²."""
-        pair = Law.of_overlaps(law.m, q12, law.V)
+        pair = ScalarOrder.of_overlaps(law.m, q12, law.V)
         each = [(FieldsSide.explicit(side, _at(pair, w)), w, p) for w, p in side.counts]
         return np.asarray(sum(p * w * np.sqrt(a.Q) for a, w, p in each if a) ** 2)
 
@@ -314,7 +316,7 @@ def pair_average(
 
 
 def _by_nodes(
-    teacher: AnyTeacher, side: ResampledSide, law: Law, level: int
+    teacher: AnyTeacher, side: ResampledSide, law: ScalarOrder, level: int
 ) -> Callable[[float], Array]:
     """That of matrices, which are multiples of the identity, from label 1 alone."""
     k, eye = side.n_classes, np.eye(side.n_classes - 1)
@@ -322,7 +324,7 @@ def _by_nodes(
         teacher, cast(Loss, side.student), np.ones(k), 1.0, 1.0, False, side.counts
     )
     Q, V, none = law.q * law.residual * eye[None], law.V * eye[None], np.zeros(k - 1)
-    order = FieldsOrder(none[None], Q, V, none, law.m * eye)
+    order = MatrixOrder(none[None], Q, V, none, law.m * eye)
     average = pair_hats(problem, order, level, labels=1)
 
     def psi(q12: float) -> Array:

@@ -28,16 +28,21 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, student_quantile
 from polyceptron.problem.channels import as_channel
 from polyceptron.sides.matrix.fields import (
-    FieldsOrder,
+    MatrixConjugates,
     MatrixFields,
-    MatrixHats,
+    MatrixOrder,
     MatrixProblem,
     matrix_pull,
     root,
 )
 from polyceptron.sides.matrix.graph import GraphFields
 from polyceptron.sides.matrix.loop import unpack, weights_side
-from polyceptron.sides.scores import FieldsLaw, TeacherFields, orthant_panels, population_scores
+from polyceptron.sides.scores import (
+    FieldsDistribution,
+    TeacherFields,
+    orthant_panels,
+    population_scores,
+)
 from polyceptron.theory.erm.unequal_classes import PopulationPoint, fields_law, solved_point
 
 _ORDERS = {2: (8, 12), 3: (6, 8)}  # of panels
@@ -53,8 +58,8 @@ PairHats = Callable[[Array], Array]
 
 class _Student(NamedTuple):
     point: PopulationPoint
-    law: FieldsOrder
-    hats: MatrixHats
+    law: MatrixOrder
+    hats: MatrixConjugates
 
     def after(self, problem: MatrixProblem, Q_hat: Array) -> Array:
         """Q (of a teacher E) of students that have Q̂ in common."""
@@ -73,7 +78,7 @@ def _student(problem: MatrixProblem, tol: float) -> _Student:
     return _Student(point, law, GraphFields(problem, law, 5 - problem.n_classes)(law).hats)
 
 
-def pair_hats(problem: MatrixProblem, law: FieldsOrder, level: int, labels: int) -> PairHats:
+def pair_hats(problem: MatrixProblem, law: MatrixOrder, level: int, labels: int) -> PairHats:
     """Q₁₂ (of a teacher E₁₂) → Q̂₁₂/c (R, G, r, r) of each replicate, from the first labels."""
     p, k, r, whole = problem, problem.n_classes, problem.n_classes - 1, fields_law(problem, law)
 
@@ -191,7 +196,7 @@ def _rows(
     equal = p.copies == ((1.0, 1.0),)
     for m, Q, both, share in () if equal else zip(law.m, law.Q, Q12, law.shares, strict=True):
         other = TeacherFields(both, Q, m + law.b, as_channel("none"))
-        alone = FieldsLaw(np.ones(1), m[None], Q[None], law.b, other)
+        alone = FieldsDistribution(np.ones(1), m[None], Q[None], law.b, other)
         same += share * np.array(population_scores(alone, None, tol).error)
     found["agreement", 2.0] = 1 - same[0], same[1]
     own = full.law.Q - full.after(p, 0 * E12)

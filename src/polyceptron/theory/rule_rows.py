@@ -45,15 +45,15 @@ from polyceptron.checks import check_alphas, check_tolerance, difference_basis
 from polyceptron.display import steps
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import Array
-from polyceptron.numerics.estimate import N_REPLICATES, from_replicates
+from polyceptron.numerics.estimate import N_REPLICATES, estimate_from_replicates
 from polyceptron.problem import ERM, AnyTeacher, Estimator, Loss, Population
-from polyceptron.problem.law import Law
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.penalties import spectrum_sums
 from polyceptron.problem.populations import check_population, check_teacher
 from polyceptron.rows import Status, make_row
 from polyceptron.sides.fields.points import boundary_points
 from polyceptron.sides.generalisation import error_at_tau, error_on_labels, error_slope
-from polyceptron.sides.scores import FieldsLaw, population_scores
+from polyceptron.sides.scores import FieldsDistribution, population_scores
 from polyceptron.solve.minimise import Minimum, Place, Trial, check_minimum, minimise
 from polyceptron.theory.erm.coarse_root import Root, newton
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, erm_rows
@@ -82,7 +82,7 @@ class BinaryStudents:
         """θ less that after a round, training error and loss: (7, replicates)."""
         x, weight = nodes
         k, a = len(x), self.alpha
-        law, root_p, b = Law(*np.exp(theta[[0, 1, 3]]).tolist()), theta[2], theta[4]
+        law, root_p, b = ScalarOrder(*np.exp(theta[[0, 1, 3]]).tolist()), theta[2], theta[4]
         common = x.mean(0)
         across = x - common
         omega = math.sqrt(law.q) * across + root_p * common + b
@@ -94,15 +94,17 @@ class BinaryStudents:
         values = self.loss.value_at_prox(sides + law.V / 2 * f, own.ravel()).reshape(x.shape)
         f = (f[:, 1] - f[:, 0]).reshape(x.shape) / 2  # a loss of differences pulls both alike
         held, total, Z = omega + law.V * f, f.sum(0), label.z
-        parts = np.stack([
-            (label.slopes * (f[0] - f[1:])).sum(0) / (k - 1),
-            Z * ((f**2).sum(0) - total**2 / k) / (k - 1),
-            Z * total**2 / k,
-            Z * stiff.reshape(x.shape).sum(0) / (2 * k),
-            Z * total / k,
-            Z * (held[0] < held[1:].max(0)),
-            Z * values.sum(0),
-        ])  # fmt: skip
+        parts = np.stack(
+            [
+                (label.slopes * (f[0] - f[1:])).sum(0) / (k - 1),
+                Z * ((f**2).sum(0) - total**2 / k) / (k - 1),
+                Z * total**2 / k,
+                Z * stiff.reshape(x.shape).sum(0) / (2 * k),
+                Z * total / k,
+                Z * (held[0] < held[1:].max(0)),
+                Z * values.sum(0),
+            ]
+        )
         M, Q, P, C, pull, *trained = (parts * weight).reshape(7, N_REPLICATES, -1).sum(2)
         if self.loss.coordinates.jumps:  # −∂f is a step function of θ
             x_f = (weight * Z * (x * f).sum(0)).reshape(N_REPLICATES, -1).sum(1)
@@ -119,7 +121,7 @@ class BinaryStudents:
 
     def nodes(self, theta: Array, level: int) -> Nodes:
         """Placed for the law at θ."""
-        law = Law(*np.exp(theta[[0, 1, 3]]).tolist())
+        law = ScalarOrder(*np.exp(theta[[0, 1, 3]]).tolist())
         own, k = self.loss.coordinates, self.teacher.n_classes
         below, weight, first = boundary_points(own, self.teacher.channel, k, law, level)
         return np.concatenate([first[None], first - below]), N_REPLICATES * weight
@@ -294,7 +296,7 @@ def _point(path: RidgePath, ridge: float, tol: float) -> dict[str, Any]:
         theta, values, slopes = found
         off = np.linalg.solve(slopes[:5], values[:5])
         own = theta[:, None] - off + off.mean(1, keepdims=True)  # each replicate's θ
-        law = Law(*np.exp(theta[[0, 1, 3]]).tolist())
+        law = ScalarOrder(*np.exp(theta[[0, 1, 3]]).tolist())
         error = float(error_on_labels(channel, law.tau, k))
         trained = values[5:] + slopes[5:] @ (own - theta[:, None])
         columns = {"m": law.m, "q": law.q, "V": law.V, "generalisation_error": error}
@@ -304,7 +306,7 @@ def _point(path: RidgePath, ridge: float, tol: float) -> dict[str, Any]:
             ("", error, error_on_labels(channel, np.exp(own[0]), k)),
             *zip(("training_error", "training_loss"), values[5:].mean(1), trained, strict=True),
         ):
-            spread = from_replicates(each)
+            spread = estimate_from_replicates(each)
             bar = float(spread.uncertainty + abs(spread.value - value))
             columns |= {name: float(value), f"{name}_uncertainty".strip("_"): bar}
         if columns["uncertainty"] <= tol:
@@ -333,11 +335,18 @@ def _of_teacher(teacher: AnyTeacher, estimator: Estimator, alpha: float) -> dict
     rest = (alpha * channel.signal(k)) ** 2 * spread + alpha / k * float(s**2 @ share)
     tau = m / math.sqrt(rest) if rest > 0 else 0.0
     return make_row(
-        source="theory", **teacher.columns, **estimator.columns, alpha=alpha, m=m, q=m * m + rest,
-        V=0.0, generalisation_error=float(error_on_labels(channel, tau, k)),
-        uncertainty=max(_ROUNDING, channel.accuracy), status=Status.OK,
+        source="theory",
+        **teacher.columns,
+        **estimator.columns,
+        alpha=alpha,
+        m=m,
+        q=m * m + rest,
+        V=0.0,
+        generalisation_error=float(error_on_labels(channel, tau, k)),
+        uncertainty=max(_ROUNDING, channel.accuracy),
+        status=Status.OK,
         clean_error=None if channel.noiseless else float(error_at_tau(tau, k)),
-    )  # fmt: skip
+    )
 
 
 def _of_mixture(population: Population, estimator: Estimator, alpha: float) -> dict[str, Any]:
@@ -353,7 +362,7 @@ def _of_mixture(population: Population, estimator: Estimator, alpha: float) -> d
     gram = G.sum(0)
     offset = -0.5 * (np.diag(gram) + f @ s / (alpha * p))
     T = difference_basis(len(p))
-    law = FieldsLaw(p, gram @ T, T.T @ covariance @ T, T.T @ offset)
+    law = FieldsDistribution(p, gram @ T, T.T @ covariance @ T, T.T @ offset)
     columns = {**population.columns, **estimator.columns, **population_scores(law).columns}
     return make_row(source="theory", **columns, alpha=alpha, status=Status.OK)
 

@@ -47,13 +47,13 @@ from scipy.special import ndtr, ndtri
 from polyceptron.checks import check_tolerance, class_gaps, difference_basis
 from polyceptron.display import ShortDisplay, steps
 from polyceptron.errors import InvalidInput
-from polyceptron.numerics import Array, short_products
-from polyceptron.numerics.estimate import Estimate, from_replicates, uniform_replicates
+from polyceptron.numerics import Array, with_one_blas_thread
+from polyceptron.numerics.estimate import Estimate, estimate_from_replicates, uniform_replicates
 from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, blend_breaks, panel_rule
 from polyceptron.problem.channels import Channel
-from polyceptron.problem.law import Law
 from polyceptron.problem.losses import Loss
 from polyceptron.problem.losses.hinges import LabelCone
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.populations import Population, check_population
 from polyceptron.rows import Status
 from polyceptron.sides.scalar import erm_sides
@@ -84,7 +84,7 @@ class Separability(ShortDisplay):
         return {**asdict(self), "status": str(self.status)}
 
 
-@short_products
+@with_one_blas_thread
 def separability(
     population: Population, tol: float | None = None, *, intercept: bool = False
 ) -> Separability:
@@ -128,7 +128,7 @@ def separability(
     before = math.nan
     for level in steps(range(problem.fields.rule.n_levels), growth=4):
         if problem.fields.rule.sampled:
-            value, spread = map(float, from_replicates(1 / _distance(problem, level, t)))
+            value, spread = map(float, estimate_from_replicates(1 / _distance(problem, level, t)))
         else:
             # One Newton step to the minimum in ln t; differences wide enough for a level's noise.
             at = [float(_distance(problem, level, t * math.exp(0.02 * s))[0]) for s in range(-2, 3)]
@@ -188,7 +188,7 @@ def loss_at_ridge(
 
 def _distance(problem: Any, level: int, t: float) -> Any:
     """Q(t), one value a replicate."""
-    law = Law(t, 1 + t * t, 1.0)
+    law = ScalarOrder(t, 1 + t * t, 1.0)
     return problem.fields.averages(level, law)(law).Q
 
 
@@ -328,7 +328,7 @@ def _many_classes(population: Population, intercept: bool) -> Estimate:
             break
     weight = (shares / s[:, None])[:, None]
     each = (weight * delta * (N @ delta)).sum((0, 1)).reshape(replicates, -1).mean(1)
-    spread = from_replicates(float(np.trace(N @ D)) * alpha / each).uncertainty
+    spread = estimate_from_replicates(float(np.trace(N @ D)) * alpha / each).uncertainty
     return Estimate(np.array(alpha), spread + np.ptp(alphas))
 
 

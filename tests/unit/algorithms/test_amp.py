@@ -26,10 +26,19 @@ def instance(
 @pytest.mark.parametrize("variances", ["shared", "full"])
 @pytest.mark.parametrize(
     ("k", "prior"),
-    [(2, "gaussian"), (3, "gaussian"), (5, "gaussian"), (3, "rademacher"), (4, "rademacher"),
-     (13, "rademacher"), (3, ([-1, 0, 2], [0.4, 0.4, 0.2])), (3, "sparse-gaussian:0.2"),
-     (4, "laplace"), (2, "ternary")],
-)  # fmt: skip
+    [
+        (2, "gaussian"),
+        (3, "gaussian"),
+        (5, "gaussian"),
+        (3, "rademacher"),
+        (4, "rademacher"),
+        (13, "rademacher"),
+        (3, ([-1, 0, 2], [0.4, 0.4, 0.2])),
+        (3, "sparse-gaussian:0.2"),
+        (4, "laplace"),
+        (2, "ternary"),
+    ],
+)
 def test_converges_and_explains_itself(k: int, prior: object, variances: str) -> None:
     data = instance(k, 1.5, 100, prior)
     result = amp(data.X, data.y, prior, variances, teacher_weights=data.weights, n_classes=k)
@@ -87,9 +96,14 @@ def test_an_informed_start_stays_where_the_uninformed_one_is_stuck() -> None:
 
 @pytest.mark.parametrize(
     ("noise", "k", "variances"),
-    [(noise, k, v) for noise in ("gaussian:1.0", "flips:0.2") for k in (3, 5)
-     for v in ("shared", "full")] + [("softmax:2.0", 3, "shared")],
-)  # fmt: skip
+    [
+        (noise, k, v)
+        for noise in ("gaussian:1.0", "flips:0.2")
+        for k in (3, 5)
+        for v in ("shared", "full")
+    ]
+    + [("softmax:2.0", 3, "shared")],
+)
 def test_label_noise_is_told_apart_from_ignorance(noise: str, k: int, variances: str) -> None:
     """Noisy labels: knowing the noise must beat ignoring it, and keep q = m (Nishimori)."""
     X, y, W = pc.Teacher(k, noise=noise).sample(1200, 300, 0)
@@ -190,17 +204,20 @@ AWKWARD = {
     "one class": lambda rng: (rng.standard_normal((30, 10)), np.zeros(30, dtype=int)),
     "one dimension": lambda rng: (rng.standard_normal((30, 1)), rng.integers(0, 2, 30)),
     "duplicate columns": lambda rng: (
-        np.repeat(rng.standard_normal((80, 5)), 8, axis=1), rng.integers(0, 4, 80)
+        np.repeat(rng.standard_normal((80, 5)), 8, axis=1),
+        rng.integers(0, 4, 80),
     ),
     "constant column": lambda rng: (
-        np.column_stack([rng.standard_normal((50, 8)), np.full(50, 3.0)]), rng.integers(0, 3, 50)
+        np.column_stack([rng.standard_normal((50, 8)), np.full(50, 3.0)]),
+        rng.integers(0, 3, 50),
     ),
     "all zero": lambda rng: (np.zeros((20, 6)), rng.integers(0, 3, 20)),
     "huge": lambda rng: (1e6 * rng.standard_normal((50, 10)), rng.integers(0, 3, 50)),
     "contradictory": lambda rng: (
-        np.repeat(rng.standard_normal((5, 12)), 10, axis=0), rng.integers(0, 3, 50)
+        np.repeat(rng.standard_normal((5, 12)), 10, axis=0),
+        rng.integers(0, 3, 50),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", AWKWARD)

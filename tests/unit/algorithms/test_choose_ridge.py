@@ -131,9 +131,14 @@ def test_the_choice_is_that_of_scikit_learn(load):
     cv = StratifiedKFold(5, shuffle=True, random_state=1)
     ours = ERMClassifier(ridges=GRID, cv=cv, scaling="none").fit(X, y)
     theirs = LogisticRegressionCV(
-        Cs=np.sort(1 / (GRID * X.shape[1])), cv=cv, scoring="neg_log_loss", tol=1e-8,
-        solver="newton-cholesky", use_legacy_attributes=False, l1_ratios=(0,),
-    ).fit(X, y)  # fmt: skip
+        Cs=np.sort(1 / (GRID * X.shape[1])),
+        cv=cv,
+        scoring="neg_log_loss",
+        tol=1e-8,
+        solver="newton-cholesky",
+        use_legacy_attributes=False,
+        l1_ratios=(0,),
+    ).fit(X, y)
     scores = dict(zip(np.sort(GRID)[::-1], -theirs.scores_.mean(0).ravel(), strict=True))
     best = int(ours.path_["score"].argmin())
     reached = scores[min(scores, key=lambda r: abs(r - ours.ridge_))]

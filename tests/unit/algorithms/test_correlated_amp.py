@@ -98,10 +98,13 @@ def rival():
     return make_pipeline(
         StandardScaler(),
         LogisticRegressionCV(
-            Cs=np.geomspace(1e-3, 1e2, 8), scoring="neg_log_loss", solver="newton-cholesky",
-            use_legacy_attributes=False, l1_ratios=(0,),
+            Cs=np.geomspace(1e-3, 1e2, 8),
+            scoring="neg_log_loss",
+            solver="newton-cholesky",
+            use_legacy_attributes=False,
+            l1_ratios=(0,),
         ),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("flipped", [0.0, 0.2])

@@ -54,9 +54,12 @@ def test_cross_entropy_has_zero_gradient_and_agrees_with_sklearn(k, n, d, ridge)
     assert fit.gradient_norm == pytest.approx(np.linalg.norm(ours), abs=1e-12)
     assert fit.status == Status.OK
     model = LogisticRegression(  # of two classes it fits the difference of the columns
-        C=(2 if k == 2 else 1) / ridge, fit_intercept=False, solver="newton-cg", tol=1e-12,
+        C=(2 if k == 2 else 1) / ridge,
+        fit_intercept=False,
+        solver="newton-cg",
+        tol=1e-12,
         max_iter=10_000,
-    )  # fmt: skip
+    )
     theirs = model.fit(X / np.sqrt(d), y).coef_.T
     theirs = np.hstack([-theirs, theirs]) / 2 if k == 2 else theirs
     assert np.linalg.norm(theirs - fit.weights) <= 1e-6 * np.linalg.norm(fit.weights)

@@ -64,10 +64,13 @@ def test_p_values_of_features_that_do_not_matter_are_uniform(ridge):
 @pytest.mark.parametrize(
     ("k", "ridge", "size", "strength"),
     [
-        (2, 0.3, (150, 8), 1), (3, 0.0, (150, 8), 1), (3, 0.3, (150, 8), 1),
-        (2, 1e-3, (60, 10), 4), (5, 0.0, (93, 16), 1.5),
+        (2, 0.3, (150, 8), 1),
+        (3, 0.0, (150, 8), 1),
+        (3, 0.3, (150, 8), 1),
+        (2, 1e-3, (60, 10), 4),
+        (5, 0.0, (93, 16), 1.5),
     ],
-)  # fmt: skip
+)
 def test_the_statistic_is_that_of_a_refit_without_the_feature(k, ridge, size, strength):
     """By a refit, and least squares of the feature on the others and on the slopes of the loss.
 
@@ -179,9 +182,10 @@ def test_intervals_hold_what_fresh_samples_show():
     for i in range(60):
         rest = np.arange(60) != i
         left.append(
-            ERMClassifier(ridge=0.1, scaling="standard").fit(X[:60][rest], y[:60][rest])
+            ERMClassifier(ridge=0.1, scaling="standard")
+            .fit(X[:60][rest], y[:60][rest])
             .predict_log_proba(X[[i]])[0, y[i]]
-        )  # fmt: skip
+        )
     model = ERMClassifier(ridge=0.1, scaling="standard").fit(X[:60], y[:60])
     found = model.held_out_scores(X[:60], y[:60])
     assert found["value"]["log_loss"] == pytest.approx(-np.mean(left), rel=0.01)

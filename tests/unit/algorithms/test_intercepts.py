@@ -73,15 +73,22 @@ def hard_margin_by_scipy(X, y, k):
     n, d = X.shape
     rows = np.hstack([X / np.sqrt(d), np.ones((n, 1))])
     J = np.array(
-        [np.outer(np.eye(k)[y[i]] - np.eye(k)[h], rows[i]).ravel()
-         for i in range(n) for h in range(k) if h != y[i]]
-    )  # fmt: skip
+        [
+            np.outer(np.eye(k)[y[i]] - np.eye(k)[h], rows[i]).ravel()
+            for i in range(n)
+            for h in range(k)
+            if h != y[i]
+        ]
+    )
     pull = np.tile(np.append(np.ones(d), 0.0), k)
     found = minimize(
-        lambda w: 0.5 * float((pull * w * w).sum()), np.zeros(J.shape[1]), jac=lambda w: pull * w,
+        lambda w: 0.5 * float((pull * w * w).sum()),
+        np.zeros(J.shape[1]),
+        jac=lambda w: pull * w,
         constraints=[{"type": "ineq", "fun": lambda w: J @ w - 1, "jac": lambda w: J}],
-        method="SLSQP", options={"maxiter": 500, "ftol": 1e-13},
-    )  # fmt: skip
+        method="SLSQP",
+        options={"maxiter": 500, "ftol": 1e-13},
+    )
     W = found.x.reshape(k, d + 1)
     return W[:, :-1].T, W[:, -1] - W[:, -1].mean()
 
@@ -146,14 +153,21 @@ class Bent(pc.Loss):
 @pytest.mark.parametrize("case", ["own loss", "elastic net"])
 def test_other_losses_and_penalties_are_stationary_and_certified(case):
     X, y = unequal(n=150, d=10, mean=1.0)
-    given = {"loss": Bent(), "ridge": 0.2} if case == "own loss" else {
-        "loss": "cross-entropy", "penalty": "elastic-net:0.2:0.6"
-    }  # fmt: skip
+    given = (
+        {"loss": Bent(), "ridge": 0.2}
+        if case == "own loss"
+        else {"loss": "cross-entropy", "penalty": "elastic-net:0.2:0.6"}
+    )
     fit = pc.fit_erm(X, y, **given, intercept=True, class_weight=[1.0, 2.0, 3.0], strict=True)
     tight = pc.fit_erm(
-        X, y, **given, intercept=True, class_weight=[1.0, 2.0, 3.0], tol=1e-10,
+        X,
+        y,
+        **given,
+        intercept=True,
+        class_weight=[1.0, 2.0, 3.0],
+        tol=1e-10,
         start=np.vstack([fit.weights, fit.intercepts]),
-    )  # fmt: skip
+    )
     loss = Bent() if case == "own loss" else CrossEntropy()
     z = X @ fit.weights / np.sqrt(10) + fit.intercepts
     residual = np.array([1.0, 2.0, 3.0])[y][:, None] * loss.gradient(z, y)

@@ -128,9 +128,15 @@ def test_two_classes_keep_relative_precision_at_small_angles():
 
 @pytest.mark.parametrize(
     ("k", "noise"),
-    [(2, "gaussian:0.3"), (2, "softmax:1.5"), (3, "flips:0.15"), (3, "softmax:1.5"),
-     (4, "gaussian:0.3"), (4, "softmax:1.5")],
-)  # fmt: skip
+    [
+        (2, "gaussian:0.3"),
+        (2, "softmax:1.5"),
+        (3, "flips:0.15"),
+        (3, "softmax:1.5"),
+        (4, "gaussian:0.3"),
+        (4, "softmax:1.5"),
+    ],
+)
 def test_error_on_labels_as_drawn_agrees_with_drawn_labels(k, noise):
     """Fields have the teacher's own scale: W*ᵀx/√d; also for the teacher itself as student."""
     d, n = 30, 200_000

@@ -59,8 +59,24 @@ def test_ridges_of_rules_that_minimise_no_loss_and_a_line_without_corners(monkey
 
 
 def test_a_penalty_that_is_a_ridge_has_one_row():
-    assert len(rows("curve", "-k", "2", "-a", "1", "-e", "square", "--ridge", "0.1,1",
-                    "--penalty", "ridge:0.1")) == 2  # fmt: skip
+    assert (
+        len(
+            rows(
+                "curve",
+                "-k",
+                "2",
+                "-a",
+                "1",
+                "-e",
+                "square",
+                "--ridge",
+                "0.1,1",
+                "--penalty",
+                "ridge:0.1",
+            )
+        )
+        == 2
+    )
 
 
 def test_ridge_table_and_csv(tmp_path):

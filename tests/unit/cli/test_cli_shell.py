@@ -127,9 +127,19 @@ def test_csv_has_every_column_of_the_json(name, columns, tmp_path):
 
 def test_both_answers_where_the_target_lies_inside_a_jump():
     rows = json.loads(
-        shell("plan", "--model", "perceptron", "--prior", "rademacher", "--error", "0.1",
-              "-e", "bayes", "--json")
-    )  # fmt: skip
+        shell(
+            "plan",
+            "--model",
+            "perceptron",
+            "--prior",
+            "rademacher",
+            "--error",
+            "0.1",
+            "-e",
+            "bayes",
+            "--json",
+        )
+    )
     assert [row["branch"] for row in rows] == ["optimal", "amp"]
     assert rows[0]["alpha"] == pytest.approx(PERCEPTRON.alpha_it, abs=1e-5)
     assert rows[1]["alpha"] == pytest.approx(PERCEPTRON.alpha_algo, abs=1e-5)

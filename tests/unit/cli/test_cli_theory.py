@@ -40,9 +40,23 @@ def test_curve_json_holds_the_theory_rows():
     (known,) = [error for k, noise, a, error, _ in BAYES if (k, noise, a) == (3, "none", 1.0)]
     assert rows[0]["generalisation_error"] == pytest.approx(known, abs=1e-8)
     columns = {
-        "source", "model", "n_classes", "prior", "noise", "estimator", "alpha", "branch", "m", "q",
-        "V", "generalisation_error", "uncertainty", "free_entropy", "status", "version",
-    }  # fmt: skip
+        "source",
+        "model",
+        "n_classes",
+        "prior",
+        "noise",
+        "estimator",
+        "alpha",
+        "branch",
+        "m",
+        "q",
+        "V",
+        "generalisation_error",
+        "uncertainty",
+        "free_entropy",
+        "status",
+        "version",
+    }
     assert set(rows[0]) == columns
     assert rows[0]["status"] == "ok"
 
@@ -100,9 +114,16 @@ def test_transitions_json_and_table():
     (found,) = json.loads(out)
     assert code == 0
     assert set(found) == {
-        "model", "n_classes", "prior", "noise", "alpha_it", "alpha_it_uncertainty", "alpha_algo",
-        "alpha_algo_uncertainty", "status",
-    }  # fmt: skip
+        "model",
+        "n_classes",
+        "prior",
+        "noise",
+        "alpha_it",
+        "alpha_it_uncertainty",
+        "alpha_algo",
+        "alpha_algo_uncertainty",
+        "status",
+    }
     assert found["alpha_it"] == pytest.approx(PERCEPTRON.alpha_it, abs=1e-6)
     assert found["alpha_algo"] == pytest.approx(PERCEPTRON.alpha_algo, abs=1e-6)
     code, out, _ = run("transitions", "--model", "perceptron")

@@ -64,7 +64,7 @@ REFUSED = {
     "one class of text": (np.full(N, "a"), "one class only, 'a'|class indices"),
     "one class of booleans": (np.full(N, True), "one class only, 'True'|class indices"),
     "none": ([], "is empty|samples"),
-}  # fmt: skip
+}
 ANY_LABELS = {
     "ERMClassifier": lambda y: pc.ERMClassifier(ridge=1.0).fit(X, y),
     "ERMClassifier, auto": lambda y: pc.ERMClassifier().fit(X, y),

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 import polyceptron as pc
 from polyceptron.cli import main
-from polyceptron.problem import PENALTIES, Hats, Ridge, as_penalty, make_estimator
+from polyceptron.problem import PENALTIES, Conjugates, Ridge, as_penalty, make_estimator
 from polyceptron.problem.losses import as_loss
 from polyceptron.problem.penalties import ElasticNet
 from polyceptron.questions.curve_rows import curve_rows
@@ -48,8 +48,12 @@ def test_the_elastic_net_minimises_what_it_says():
             return 0.9 * size**2 / 2 - gamma @ u + 0.7 * size + 0.2 * size**2
 
         found = net.denoise(gamma[None], 0.9).mean[0]
-        best = minimize(cost, found + 0.1 * rng.normal(size=4), method="Nelder-Mead",
-                        options={"xatol": 1e-9, "fatol": 1e-13, "maxiter": 5000})  # fmt: skip
+        best = minimize(
+            cost,
+            found + 0.1 * rng.normal(size=4),
+            method="Nelder-Mead",
+            options={"xatol": 1e-9, "fatol": 1e-13, "maxiter": 5000},
+        )
         assert cost(found) <= best.fun + 1e-9
 
 
@@ -57,7 +61,7 @@ def test_the_elastic_net_minimises_what_it_says():
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_the_law_is_that_of_drawn_rows(prior, k):
     """m, q and V as means over a million rows, for each kind of weights."""
-    net, hats, r = ElasticNet(1.3, 0.2), Hats(0.9, 0.8, 0.6), k - 1
+    net, hats, r = ElasticNet(1.3, 0.2), Conjugates(0.9, 0.8, 0.6), k - 1
     teacher = pc.Teacher(k, prior)
     rng = np.random.default_rng(1)
     u = teacher.prior.sample(rng, (400_000, k))
@@ -72,7 +76,7 @@ def test_the_law_is_that_of_drawn_rows(prior, k):
 
 
 def test_without_l1_it_is_the_ridge():
-    hats, row = Hats(0.9, 0.8, 0.6), pc.Teacher(4).row
+    hats, row = Conjugates(0.9, 0.8, 0.6), pc.Teacher(4).row
     net, ridge = ElasticNet(0.0, 0.3).isotropic_law(hats, row), Ridge(0.3)
     other = ridge.law(hats, pc.Teacher(4).features, row)
     assert (net.m, net.q, net.V) == pytest.approx((other.m, other.q, other.V), rel=1e-12)

@@ -5,7 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyceptron.numerics.estimate import from_replicates, student_quantile, uniform_replicates
+from polyceptron.numerics.estimate import (
+    estimate_from_replicates,
+    student_quantile,
+    uniform_replicates,
+)
 from polyceptron.numerics.special import chebyshev_proxy
 
 
@@ -90,14 +94,14 @@ def test_stated_errors_cover_the_truth():
     z = []
     for seed in range(60):
         points = uniform_replicates(3, 5, seed=seed)
-        value, uncertainty = from_replicates((1 + (points - 0.5) / 2).prod(-1).mean(-1))
+        value, uncertainty = estimate_from_replicates((1 + (points - 0.5) / 2).prod(-1).mean(-1))
         z.append((value - 1) / uncertainty * student_quantile(16))
     assert 0.7 < np.std(z) < 1.4
     assert np.abs(z).max() < 5
 
 
 def test_one_replicate_is_taken_as_exact():
-    value, error = from_replicates(np.array([[3.0], [4.0]]))
+    value, error = estimate_from_replicates(np.array([[3.0], [4.0]]))
     assert value.tolist() == [3.0, 4.0]
     assert error.tolist() == [0.0, 0.0]
 
@@ -105,7 +109,7 @@ def test_one_replicate_is_taken_as_exact():
 def test_the_interval_of_replicates_holds_in_99_of_100_cases():
     """Student's own law: 16 normal replicates, 20,000 times; one standard error would not do."""
     samples = np.random.default_rng(0).standard_normal((20_000, 16))
-    value, uncertainty = from_replicates(samples)
+    value, uncertainty = estimate_from_replicates(samples)
     held = np.abs(value) <= uncertainty
     assert 0.987 < held.mean() < 0.993
     plain = np.abs(value) <= uncertainty / student_quantile(16)

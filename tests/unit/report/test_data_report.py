@@ -146,16 +146,22 @@ def _bad(folder):
         "no target": (good, None, "name the column of the labels with --target"),
         "one class": (good.assign(target="a"), "target", "one class only, 'a'"),
         "missing values": (holes, "target", rf"{re.escape(repr(first))} has 2 missing.*row 5"),
-        "all at once": (holes.assign(x=[np.inf] * 149 + [1], target=["z"] + ["a"] * 149), "target",
-                        "class 'z'.*has 2 missing.*--missing fill.*'x' is infinite"),
+        "all at once": (
+            holes.assign(x=[np.inf] * 149 + [1], target=["z"] + ["a"] * 149),
+            "target",
+            "class 'z'.*has 2 missing.*--missing fill.*'x' is infinite",
+        ),
         "missing labels": (good.assign(target=["a", None, "b"] * 50), "target", "50 missing"),
         "a number": (good.assign(target=np.linspace(0, 1, 150)), "target", "a number to predict"),
         "infinite": (good.assign(x=[np.inf] * 149 + [1]), "target", "infinite in data row 1"),
-        "rare class": (good.assign(target=["z"] + ["a", "b", "c"] * 49 + ["a", "b"]), "target",
-                       "class 'z' of 'target' has 1 sample"),
+        "rare class": (
+            good.assign(target=["z"] + ["a", "b", "c"] * 49 + ["a", "b"]),
+            "target",
+            "class 'z' of 'target' has 1 sample",
+        ),
         "no rows": (good.iloc[:0], "target", "has no rows"),
         "no features": (good[["target"]], "target", "there are no features"),
-    }  # fmt: skip
+    }
 
 
 def test_bad_tables_are_one_sentence_each_and_exit_code_2(folder):
@@ -264,9 +270,11 @@ def test_columns_that_mislead_are_named_and_others_encoded_and_filled(mixed, mon
     monkeypatch.setattr("polyceptron.report.data.data_page._SIZES", 2)
     table = read_samples(mixed, "label", missing="fill")
     assert table.left_out == {
-        "Unnamed: 0": "it numbers the rows", "day": "dates", "who": "text of 60 values",
+        "Unnamed: 0": "it numbers the rows",
+        "day": "dates",
+        "who": "text of 60 values",
         "length": "text in 3 of 60 rows, 'unknown' in data row 6",
-    }  # fmt: skip
+    }
     assert (list(table.X), table.categories) == (["a", "b", "kind"], ("kind",))
     assert table.filled == {"b": 2, "kind": 1}
     made = table.encoder().fit_transform(table.X[:30])

@@ -105,8 +105,12 @@ def test_the_python_lines_give_the_table_that_csv_gives(
     assert ax.get_xlim() == (page.low, page.high)
     labels = [text.get_text().strip() for text in ax.get_legend().get_texts()]
     assert [label.partition(",")[0] for label in labels] == [
-        "AMP", "barrier", "square loss", "Bayes-optimal", "square loss",
-    ]  # fmt: skip
+        "AMP",
+        "barrier",
+        "square loss",
+        "Bayes-optimal",
+        "square loss",
+    ]
     assert len(ax.containers) == 2  # symbols of both simulations
     # Overlaps and the free entropy beside it.
     assert scope["second"].get_ylabel() == "q (solid), m (dash-dotted)"
@@ -153,10 +157,14 @@ def test_the_lines_are_python_for_every_choice(model: str, prior: str, simulatio
     for rule in SETTINGS["ridge_rule"].words:
         page = make_settings(
             {
-                "model": model, "prior": prior, "simulation": simulation, "ridge_rule": rule,
-                "estimators": ["bayes", "cross-entropy", "max-margin"], "scale": "log",
+                "model": model,
+                "prior": prior,
+                "simulation": simulation,
+                "ridge_rule": rule,
+                "estimators": ["bayes", "cross-entropy", "max-margin"],
+                "scale": "log",
             }
-        )  # fmt: skip
+        )
         lines = python_lines(page, [page])
         compile(lines, "lines.py", "exec")
         assert max(map(len, lines.splitlines())) < 110
@@ -232,9 +240,17 @@ def test_the_figures_are_plain_json_for_everything_that_can_be_shown(hard: Any) 
 def test_noise_is_in_the_figure_the_lines_and_the_caption(sketched: None) -> None:
     """The floor is drawn, and α_s where it is in range; max-margin ends there."""
     page = make_settings(
-        {"k": 2, "prior": "gaussian", "noise": "flips", "strength": 0.1, "low": 1, "high": 4,
-         "points": 4, "estimators": "bayes,square,max-margin"}
-    )  # fmt: skip
+        {
+            "k": 2,
+            "prior": "gaussian",
+            "noise": "flips",
+            "strength": 0.1,
+            "low": 1,
+            "high": 4,
+            "points": 4,
+            "estimators": "bayes,square,max-margin",
+        }
+    )
     curves, others = answers(page)
     limits = others["limits"]
     assert limits["floor"] == pytest.approx(0.1)
@@ -373,9 +389,16 @@ def test_simulations_have_symbols_for_scores_in_the_figure_and_in_what_is_taken_
     sketched: None,
 ) -> None:
     asked = {
-        "k": 2, "prior": "gaussian", "estimators": "cross-entropy", "points": 2, "low": 1.0,
-        "places": 2, "dimension": 150, "runs": 2, "shown": "test-loss",
-    }  # fmt: skip
+        "k": 2,
+        "prior": "gaussian",
+        "estimators": "cross-entropy",
+        "points": 2,
+        "low": 1.0,
+        "places": 2,
+        "dimension": 150,
+        "runs": 2,
+        "shown": "test-loss",
+    }
     page = make_settings(asked)
     runs = [make_settings({**asked, "simulation": name}) for name in ("cross-entropy", "amp")]
     rows = [[message["row"] for message in simulation_messages(one)] for one in runs]

@@ -212,7 +212,7 @@ def test_message_passing_is_the_method_of_the_bayes_optimal_student_alone() -> N
 def test_shares_and_clusters_make_a_population() -> None:
     unequal = make_settings({"share1": 0.6, "share2": 0.3, "share3": 0.1, "prior": "gaussian"})
     assert unequal.teacher.class_shares == pytest.approx([0.6, 0.3, 0.1])
-    assert (unequal.alike, unequal.shown) == (False, "recall")
+    assert (unequal.equal_classes, unequal.shown) == (False, "recall")
     mixture = make_settings({"model": "mixture", "k": 2, "separation": 3, "intercept": "free"})
     assert mixture.teacher.gram == ((2.25, -2.25), (-2.25, 2.25))
     assert mixture.estimator("cross-entropy").columns["intercept"] is True

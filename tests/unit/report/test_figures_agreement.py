@@ -24,15 +24,25 @@ def table(
     rng, instances = np.random.default_rng(seed), 10
     truth = 0.5 / ALPHAS
     runs = truth + shift + 0.02 * rng.standard_normal((instances, len(ALPHAS)))
-    common = {"model": "argmax", "n_classes": 3, "prior": "gaussian", "noise": "none",
-              "estimator": "square", "ridge": 1.0, "alpha": ALPHAS, **columns}  # fmt: skip
+    common = {
+        "model": "argmax",
+        "n_classes": 3,
+        "prior": "gaussian",
+        "noise": "none",
+        "estimator": "square",
+        "ridge": 1.0,
+        "alpha": ALPHAS,
+        **columns,
+    }
     line = pd.DataFrame(
         {"source": "theory", **common, "generalisation_error": truth, "uncertainty": 1e-9}
     )
     symbols = {
-        "generalisation_error": runs.mean(0), "dimension": 10_000, "instances": instances,
+        "generalisation_error": runs.mean(0),
+        "dimension": 10_000,
+        "instances": instances,
         "uncertainty": runs.std(0, ddof=1) / np.sqrt(instances),
-    }  # fmt: skip
+    }
     return pd.concat([line, pd.DataFrame({"source": "erm", **common, **symbols})])
 
 

@@ -35,10 +35,27 @@ pytestmark = pytest.mark.process
 
 TINY = Profile("tiny", trace_dimension=100, amp_runs=2, symbols=4, line_points=12)
 NAMES = [
-    "fig2a", "fig2b", "fig3", "fig4a", "fig4b", "fig4c", "fig4d", "classes", "transitions",
-    "double-descent", "amp-trajectory", "margins", "rivals", "noisy-curves", "separability",
-    "calibration", "noisy-phases", "imbalance", "mixtures", "twins",
-]  # fmt: skip
+    "fig2a",
+    "fig2b",
+    "fig3",
+    "fig4a",
+    "fig4b",
+    "fig4c",
+    "fig4d",
+    "classes",
+    "transitions",
+    "double-descent",
+    "amp-trajectory",
+    "margins",
+    "rivals",
+    "noisy-curves",
+    "separability",
+    "calibration",
+    "noisy-phases",
+    "imbalance",
+    "mixtures",
+    "twins",
+]
 
 
 def counted(value: int, calls: str = "") -> list[dict[str, int]]:
@@ -80,9 +97,11 @@ def test_the_paper_profile_has_the_papers_sizes() -> None:
                 sizes[name.startswith("fig")].add(found)
     assert sizes == {True: {(1000, 250)}, False: {(1000, 50)}}
     runs = [
-        one.arguments for name in ("fig2a", "fig3", "classes")
-        for one in FIGURES[name].computations(PROFILES["paper"]) if "instances" in one.arguments
-    ]  # fmt: skip
+        one.arguments
+        for name in ("fig2a", "fig3", "classes")
+        for one in FIGURES[name].computations(PROFILES["paper"])
+        if "instances" in one.arguments
+    ]
     assert {(one["dimension"], one["instances"]) for one in runs} == {(1000, 20)}
 
 
@@ -142,9 +161,13 @@ def test_one_figure_alone_and_again(tmp_path: Path) -> None:
     out = tmp_path / "new" / "folder"
     written = make_figures(out, ["amp-trajectory"], TINY, workers=1)
     assert {path.name for path in written} == {
-        "amp-trajectory.csv", "amp-trajectory.toml", "amp-trajectory.pdf", "amp-trajectory.png",
-        "index.html", "agreement.csv",
-    }  # fmt: skip
+        "amp-trajectory.csv",
+        "amp-trajectory.toml",
+        "amp-trajectory.pdf",
+        "amp-trajectory.png",
+        "index.html",
+        "agreement.csv",
+    }
     before = {path.name: path.read_bytes() for path in written}
     assert len(list((out / COMPUTED).iterdir())) == 3
     make_figures(out, ["amp-trajectory"], TINY, workers=1)

@@ -24,10 +24,15 @@ ALPHA = np.array([0.5, 1.0, 2.0, 4.0])
 
 def rows(estimator: str = "square", scale: float = 1.0, **more: Any) -> pd.DataFrame:
     table: dict[str, Any] = {
-        "source": "theory", "model": "argmax", "n_classes": 3, "prior": "gaussian",
-        "estimator": estimator, "alpha": ALPHA, "generalisation_error": scale / (1 + ALPHA),
+        "source": "theory",
+        "model": "argmax",
+        "n_classes": 3,
+        "prior": "gaussian",
+        "estimator": estimator,
+        "alpha": ALPHA,
+        "generalisation_error": scale / (1 + ALPHA),
         "status": "ok",
-    }  # fmt: skip
+    }
     return pd.DataFrame(table | more)
 
 
@@ -115,10 +120,18 @@ def test_a_legend_names_some_of_very_many_lines() -> None:
 def test_ridges_across_and_the_best_marked() -> None:
     ridge = np.geomspace(1e-3, 1, 5)
     table = pd.concat(
-        pd.DataFrame({"source": "theory", "estimator": "square", "alpha": a, "ridge": ridge,
-                      "generalisation_error": (np.log(ridge) + a) ** 2, "is_best": ridge == b})
+        pd.DataFrame(
+            {
+                "source": "theory",
+                "estimator": "square",
+                "alpha": a,
+                "ridge": ridge,
+                "generalisation_error": (np.log(ridge) + a) ** 2,
+                "is_best": ridge == b,
+            }
+        )
         for a, b in ((1.0, ridge[4]), (2.0, ridge[3]))
-    )  # fmt: skip
+    )
     panel = ridge_picture(table.reset_index(drop=True)).panels[0]
     assert [t.label for t in panel.traces] == ["*α = 1*", "*α = 2*", "best *λ*"]
     assert panel.traces[-1].x == pytest.approx((ridge[4], ridge[3]))

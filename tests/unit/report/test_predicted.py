@@ -161,8 +161,11 @@ def test_what_cannot_be_predicted_is_a_sentence():
 @pytest.mark.slow
 def test_a_search_over_the_ridge_is_the_best_ridge():
     X, y, _ = Teacher(2).sample(240, 30, seed=4)
-    search = GridSearchCV(make_pipeline(StandardScaler(), RidgeClassifier()),
-                          {"ridgeclassifier__alpha": [3.0, 30.0]}, cv=3)  # fmt: skip
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), RidgeClassifier()),
+        {"ridgeclassifier__alpha": [3.0, 30.0]},
+        cv=3,
+    )
     assert matching_theory(search, 2, 30)[1].ridge == "optimal"
     curve = predicted_curve(search, X, y, train_sizes=[0.5, 1.0], cv=3)
     theory = curve.frame[curve.frame.source == "theory"]

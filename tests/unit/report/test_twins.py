@@ -19,7 +19,7 @@ from polyceptron.report.figures import mixture_figures
 from polyceptron.report.figures.making import agreement
 from polyceptron.sides.matrix.fields import MatrixFields
 from polyceptron.sides.matrix.linear_loss import linear_law
-from polyceptron.sides.matrix.loop import Anderson, MatrixHats, pack, weights_side
+from polyceptron.sides.matrix.loop import Anderson, MatrixConjugates, pack, weights_side
 from polyceptron.theory.erm.unequal_classes import matrix_problem
 
 pytestmark = pytest.mark.slow
@@ -114,7 +114,7 @@ def test_covariances_in_full_have_known_limits():
     own = [turn @ np.diag(each) @ turn.T for each in s]
     full = pc.Mixture((0.7, 0.3), means=means @ turn.T, covariances=own)
     student = pc.ERM("cross-entropy", 0.1, intercept=True)
-    hats = MatrixHats(
+    hats = MatrixConjugates(
         *(rng.standard_normal(shape) ** 2 for shape in ((2, 1), (2, 1, 1), (2, 1, 1))), 0
     )
     found = weights_side(full, np.eye(1), hats, 0.3, np.zeros(1))

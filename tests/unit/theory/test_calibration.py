@@ -8,14 +8,14 @@ from scipy.optimize import minimize_scalar
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
-from polyceptron.problem import Law
+from polyceptron.problem import ScalarOrder
 from polyceptron.problem.channels import as_channel
 from polyceptron.questions.calibration import fresh_scores
 from polyceptron.questions.curve_rows import curve_rows
 from polyceptron.sides.fresh_scores import fresh_fields
 from polyceptron.students import student_of
 
-LAW = Law.of_overlaps(0.8, 1.5, 0.7)
+LAW = ScalarOrder.of_overlaps(0.8, 1.5, 0.7)
 
 
 @pytest.mark.slow
@@ -89,9 +89,9 @@ def test_a_temperature_is_undone_by_the_best_one():
     assert found.temperature > 1.5
     point = pc.erm_fixed_point(teacher, pc.ERM("cross-entropy", 1e-2), 4.0)
     losses = [
-        fresh_scores(teacher, student_of("cross-entropy"), Law(point.tau, point.q / T**2, 1.0))[
-            "test_loss"
-        ]
+        fresh_scores(
+            teacher, student_of("cross-entropy"), ScalarOrder(point.tau, point.q / T**2, 1.0)
+        )["test_loss"]
         for T in (0.97 * found.temperature, found.temperature, 1.03 * found.temperature)
     ]
     assert losses[1] == min(losses) < found.test_loss

@@ -12,7 +12,7 @@ import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.lab.spec import parse_spec
 from polyceptron.problem import ESTIMATORS, as_loss, make_estimator
-from polyceptron.problem.law import Law
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.students import student_of
 from polyceptron.theory.rule_rows import BinaryStudents, RidgePath
 
@@ -159,11 +159,11 @@ def test_the_average_of_the_posterior_answers_as_the_posterior_does(noise: str) 
     """Z_l(ω, V) is ordered as ω_l: one answer, one error, and the vote is the surer of its own."""
     teacher = pc.Teacher(3, noise=noise)
     omega = np.random.default_rng(2).standard_normal((200, 3))
-    vote = student_of("bayes").probabilities(teacher, Law.bayes(0.3))(omega)
+    vote = student_of("bayes").probabilities(teacher, ScalarOrder.bayes(0.3))(omega)
     assert (vote.argsort(1) == omega.argsort(1)).all()
     average, best = row("average", teacher, 2.0), row("bayes", teacher, 2.0)
     assert average == {**best, "estimator": "average"}
-    own = student_of("average").probabilities(teacher, Law.bayes(0.3))
+    own = student_of("average").probabilities(teacher, ScalarOrder.bayes(0.3))
     if noise == "none":
         assert own is None  # it would be sure of all
     else:

@@ -226,10 +226,12 @@ def test_small_ridge_tends_to_max_margin(k, alpha):
     limit = fixed_point(k, "cross-entropy", 0, alpha)
     assert limit.generalisation_error == fixed_point(k, "max-margin", 0, alpha).generalisation_error
     gaps = [
-        abs(fixed_point(k, "cross-entropy", ridge, alpha).generalisation_error
-            - limit.generalisation_error)
+        abs(
+            fixed_point(k, "cross-entropy", ridge, alpha).generalisation_error
+            - limit.generalisation_error
+        )
         for ridge in (1e-3, 1e-6, 1e-10)
-    ]  # fmt: skip
+    ]
     assert gaps == sorted(gaps, reverse=True)
     assert gaps[-1] < 0.004
 

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from polyceptron.numerics.panels import panel_rule, resolve
-from polyceptron.problem import CrossEntropy, Flips, GaussianNoise, Law, MaxMargin, SquareLoss
+from polyceptron.problem import (
+    CrossEntropy,
+    Flips,
+    GaussianNoise,
+    MaxMargin,
+    ScalarOrder,
+    SquareLoss,
+)
 from polyceptron.problem.losses.cross_entropy import ProximalCoordinates, Smoothed
 from polyceptron.sides.fields.integrand import PanelsThree, PanelsTwo, ordered_density
 from polyceptron.sides.fields.points import Points
@@ -72,7 +79,7 @@ class NarrowCrossEntropy(CrossEntropy):
 @pytest.mark.parametrize("channel", CHANNELS, ids=lambda c: c.name)
 def test_rows_of_one_proximal_gap(channel):
     """For large V they agree with rows of one gap as far as these go, and with finer ones."""
-    law = Law(0.8, 900.0, 60.0)
+    law = ScalarOrder(0.8, 900.0, 60.0)
     assert ProximalCoordinates().wide(10.0, 60.0) is not None
     coarse, fine = (rule(CrossEntropy(), channel, 3, law, level) for level in (3, 4))
     other = rule(NarrowCrossEntropy(), channel, 3, law, 5)
@@ -87,7 +94,7 @@ def test_rows_of_one_proximal_gap(channel):
 @pytest.mark.parametrize("loss", [CrossEntropy(), MaxMargin()], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_averages_against_drawn_samples(k, loss, channel):
-    law = Law(1.5, 2.0, 1.5)
+    law = ScalarOrder(1.5, 2.0, 1.5)
     found = rule(loss, channel, k, law, 2 if k <= 3 else 1)
     for name, (mean, error) in drawn(loss, channel, k, law, 60_000).items():
         sampled = part(found, name)
@@ -98,8 +105,8 @@ def test_averages_against_drawn_samples(k, loss, channel):
 def test_drawn_samples_can_reject():
     """The comparison sees a law that is off by a few per cent."""
     channel, loss = GaussianNoise(0.4), CrossEntropy()
-    measured = drawn(loss, channel, 3, Law(1.5, 2.0, 1.5), 60_000)
-    wrong = rule(loss, channel, 3, Law(1.6, 2.0, 1.5), 2)
+    measured = drawn(loss, channel, 3, ScalarOrder(1.5, 2.0, 1.5), 60_000)
+    wrong = rule(loss, channel, 3, ScalarOrder(1.6, 2.0, 1.5), 2)
     score = max(abs(part(wrong, n).mean() - m) / (e + 1e-12) for n, (m, e) in measured.items())
     assert score > 6
 
@@ -109,7 +116,7 @@ def test_drawn_samples_can_reject():
     ("k", "channel"), [*((2, c) for c in CHANNELS), (3, CHANNELS[0]), (3, CHANNELS[-1])]
 )
 def test_own_coordinates_agree_with_generic_ones(k, channel):
-    laws = (Law(0.5, 0.3, 2.0), Law(6.0, 200.0, 30.0))
+    laws = (ScalarOrder(0.5, 0.3, 2.0), ScalarOrder(6.0, 200.0, 30.0))
     for law in laws if k == 2 else laws[:1] if channel is CHANNELS[0] else laws[1:]:
         own = rule(CrossEntropy(), channel, k, law, 2)
         generic = rule(PlainCrossEntropy(), channel, k, law, 2)
@@ -119,7 +126,9 @@ def test_own_coordinates_agree_with_generic_ones(k, channel):
 
 
 @pytest.mark.parametrize("loss", [CrossEntropy(), MaxMargin()], ids=lambda loss: loss.name)
-@pytest.mark.parametrize("law", [Law(0.5, 0.3, 2.0), Law(3.0, 50.0, 5.0), Law(100.0, 1e4, 50.0)])
+@pytest.mark.parametrize(
+    "law", [ScalarOrder(0.5, 0.3, 2.0), ScalarOrder(3.0, 50.0, 5.0), ScalarOrder(100.0, 1e4, 50.0)]
+)
 def test_random_points_agree_with_the_deterministic_rule(loss, law):
     exact = PanelsThree().place(loss, GaussianNoise(), 3, law, 3)(law)
     random = Points().place(loss, GaussianNoise(), 3, law, 1)(law)
@@ -130,7 +139,7 @@ def test_random_points_agree_with_the_deterministic_rule(loss, law):
 
 
 @pytest.mark.parametrize("channel", CHANNELS, ids=lambda c: c.name)
-@pytest.mark.parametrize("law", [Law(0.5, 0.3, 2.0), Law(30.0, 1e3, 20.0)])
+@pytest.mark.parametrize("law", [ScalarOrder(0.5, 0.3, 2.0), ScalarOrder(30.0, 1e3, 20.0)])
 def test_gaussian_integration_by_parts(law, channel):
     """C = (m/q)M − D links four averages that are computed apart."""
     for loss in (CrossEntropy(), MaxMargin()):
@@ -144,7 +153,7 @@ def test_gaussian_integration_by_parts(law, channel):
 @pytest.mark.parametrize("k", [2, 3, 7])
 def test_square_averages_in_closed_form(k, channel):
     """Against the rule that knows the square loss by its denoiser only."""
-    law = Law(1.2, 0.4, 0.7)
+    law = ScalarOrder(1.2, 0.4, 0.7)
     M, Q, C, D = SquareLoss().explicit_averages(law, channel.signal(k), k)
     a = rule(SquareLoss(), channel, k, law, 3 if k <= 3 else 2)
     pairs = ((M, a.M), (Q, a.Q), (C, a.C), (D, a.D_plus - a.D_minus))
@@ -171,7 +180,7 @@ def test_panels_close_in_on_what_is_rough():
 @pytest.mark.parametrize("V", [100.0, 600.0, 1.5e4])
 def test_smoothed_labels_are_seen_whole_where_weights_hardly_cost(V):
     """With the third class level A is ln 2 further on: at V = 600 that is all of the mass."""
-    law = Law(0.28, 1.35, V)
+    law = ScalarOrder(0.28, 1.35, V)
     for channel in CHANNELS[:2]:
         found = rule(Smoothed(0.1), channel, 3, law, 1)
         assert abs(found.mass[0] - 1) < 1e-6

@@ -7,7 +7,7 @@ from scipy.special import ndtr, softmax
 
 import polyceptron as pc
 from polyceptron.checks import difference_basis
-from polyceptron.sides.scores import FieldsLaw, population_scores
+from polyceptron.sides.scores import FieldsDistribution, population_scores
 from polyceptron.theory.linear_floor import (
     Clusters,
     clusters_of,
@@ -91,7 +91,7 @@ def test_the_error_of_a_rule_is_that_of_orthants(k):
     T = difference_basis(k)
     B = rule[:-1] @ T
     Q = np.einsum("dr,cd,ds->crs", B, clusters.variances, B)
-    law = FieldsLaw(clusters.shares, clusters.means @ B, Q, rule[-1] @ T)
+    law = FieldsDistribution(clusters.shares, clusters.means @ B, Q, rule[-1] @ T)
     expected = population_scores(law, tol=1e-5).error
     found = error_on_fresh_directions(rule, clusters)
     assert abs(found.value - expected.value) < expected.uncertainty + found.uncertainty

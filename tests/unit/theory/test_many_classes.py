@@ -11,8 +11,8 @@ from polyceptron.problem import (
     CrossEntropy,
     Flips,
     GaussianNoise,
-    Law,
     MaxMargin,
+    ScalarOrder,
     SoftmaxNoise,
     Teacher,
 )
@@ -33,7 +33,12 @@ pytestmark = pytest.mark.slow
 NAMES = ("M", "Q", "C", "loss", "mass")
 CHANNELS = [GaussianNoise(), GaussianNoise(0.4), Flips(0.15), SoftmaxNoise(1.5)]
 # Scarce data and no ridge to speak of, a moderate ridge, plentiful data, hardly any fields.
-LAWS = [Law(0.85, 5.8, 52.0), Law(1.0, 1.0, 1.0), Law(5.0, 60.0, 0.4), Law(0.3, 0.02, 0.2)]
+LAWS = [
+    ScalarOrder(0.85, 5.8, 52.0),
+    ScalarOrder(1.0, 1.0, 1.0),
+    ScalarOrder(5.0, 60.0, 0.4),
+    ScalarOrder(0.3, 0.02, 0.2),
+]
 
 
 def stein(averages, law):
@@ -53,7 +58,7 @@ def test_at_three_classes_sums_are_those_of_the_plane(law, channel):
 
 
 @pytest.mark.parametrize("channel", [GaussianNoise(), SoftmaxNoise(2.0)], ids=lambda c: c.name)
-@pytest.mark.parametrize("law", [Law(0.3, 0.08, 1.0), Law(20.0, 9.0, 2.5)])
+@pytest.mark.parametrize("law", [ScalarOrder(0.3, 0.08, 1.0), ScalarOrder(20.0, 9.0, 2.5)])
 @pytest.mark.parametrize("loss", [MaxMargin(), LabelCone()], ids=lambda loss: loss.name)
 def test_margins_at_three_classes_are_those_of_the_plane(law, channel, loss):
     true = PanelsThree().place(loss, channel, 3, law, 3)(law)
@@ -66,7 +71,7 @@ def test_margins_at_three_classes_are_those_of_the_plane(law, channel, loss):
 @pytest.mark.parametrize("loss", [CrossEntropy(), MaxMargin()], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("k", [5, 30])
 def test_rules_agree_with_random_points(k, loss):
-    law = Law(1.2, 4.0, 9.0) if loss.name == "cross-entropy" else Law(1.2, 0.5, 1.0)
+    law = ScalarOrder(1.2, 4.0, 9.0) if loss.name == "cross-entropy" else ScalarOrder(1.2, 0.5, 1.0)
     drawn = Points().place(loss, GaussianNoise(), k, law, 0)(law)
     found = Sums().place(loss, GaussianNoise(), k, law, 2)(law)
     for name in NAMES[:3]:
@@ -79,7 +84,10 @@ def test_rules_agree_with_random_points(k, loss):
 @pytest.mark.parametrize("k", [4, 10])
 def test_integration_by_parts_holds_for_the_sums(k):
     """M, C and D are three different sums there; with one of them off it would not hold."""
-    for loss, law in ((CrossEntropy(), Law(0.85, 5.8, 52.0)), (MaxMargin(), Law(1.2, 0.5, 1.0))):
+    for loss, law in (
+        (CrossEntropy(), ScalarOrder(0.85, 5.8, 52.0)),
+        (MaxMargin(), ScalarOrder(1.2, 0.5, 1.0)),
+    ):
         found = Sums().place(loss, GaussianNoise(), k, law, 2)(law)
         assert stein(found, law) < 1e-3
         scaled = {name: part * np.array([1.05]) for name, part in found._asdict().items()}
@@ -131,7 +139,7 @@ def test_next_to_the_threshold_weights_diverge_as_they_must():
 
 def test_next_to_the_threshold_the_margin_is_found():
     """q ~ (1 − α/α_s)⁻²: sums see all of the mass at any q, and ε goes to its limit on a line."""
-    law, noise = Law(0.94, 2.9e7, 4e-5), Flips(0.1)
+    law, noise = ScalarOrder(0.94, 2.9e7, 4e-5), Flips(0.1)
     assert Sums().place(MaxMargin(), noise, 4, law, 2)(law).doubt(law) < 1e-5
     teacher = Teacher(4, noise="flips:0.1")
     hard, shares = ERM("max-margin"), (0.999, 0.9999)

@@ -16,7 +16,7 @@ import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.message_passing.posterior_mean import amp_erm
 from polyceptron.problem import as_channel, as_loss
-from polyceptron.problem.law import Law
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.sides.fields.integrand import FEW
 from polyceptron.sides.fields.points import Points
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
@@ -85,7 +85,7 @@ def test_the_two_class_hinge_solves_its_scalar_equations(alpha, ridge, noise):
 
 
 @pytest.mark.parametrize("loss", OTHERS)
-@pytest.mark.parametrize("law", [Law(1.3, 4.6, 0.4), Law(0.9, 30.0, 8.0)])
+@pytest.mark.parametrize("law", [ScalarOrder(1.3, 4.6, 0.4), ScalarOrder(0.9, 30.0, 8.0)])
 def test_panels_on_the_kinks_agree_with_points_that_know_none(loss, law):
     loss, channel = as_loss(loss), as_channel("gaussian:0.3")
     panels = FEW[3].place(loss, channel, 3, law, 4)(law)

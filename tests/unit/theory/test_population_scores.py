@@ -15,7 +15,12 @@ from polyceptron.numerics.panels import panel_nodes, truncated_nodes
 from polyceptron.problem import as_channel
 from polyceptron.sides.fresh_scores import Fresh, binned
 from polyceptron.sides.generalisation import error_on_labels
-from polyceptron.sides.scores import FieldsLaw, TeacherFields, leading_nodes, population_scores
+from polyceptron.sides.scores import (
+    FieldsDistribution,
+    TeacherFields,
+    leading_nodes,
+    population_scores,
+)
 
 
 def probabilities(z):
@@ -34,7 +39,7 @@ def drawn_law(k, noise, seed):
         biases = 0.4 * rng.normal(size=r)
         teacher = TeacherFields(joint[0, :r, r:], joint[0, r:, r:], biases, as_channel(noise))
     shares = rng.dirichlet(3 * np.ones(groups))
-    return FieldsLaw(shares, mean, joint[:, :r, :r], 0.5 * rng.normal(size=r), teacher)
+    return FieldsDistribution(shares, mean, joint[:, :r, :r], 0.5 * rng.normal(size=r), teacher)
 
 
 def counted(law, n, seed):
@@ -81,7 +86,7 @@ def test_scores_are_those_of_drawn_samples(k, noise):
 
 def test_two_classes_to_ten_digits():
     m, q, b, p = np.array([0.7, -1.1]), np.array([0.6, 2.0]), 0.3, np.array([0.8, 0.2])
-    law = FieldsLaw(p, m[:, None], q[:, None, None], np.array([b]))
+    law = FieldsDistribution(p, m[:, None], q[:, None, None], np.array([b]))
     found = population_scores(law, probabilities)
     side = np.array([1, -1]) * (m + b) / np.sqrt(q)
     assert np.allclose(found.recall.value, ndtr(side), atol=1e-10, rtol=0)
@@ -94,12 +99,15 @@ def test_two_classes_to_ten_digits():
     loss = sum(
         p[c]
         * quad(
-            lambda w, c=c, sign=sign: norm.pdf(w, m[c], np.sqrt(q[c]))
-            * np.logaddexp(0, -sign * np.sqrt(2) * (w + b)),
-            *(m[c] + np.array([-12, 12]) * np.sqrt(q[c])), epsabs=1e-13, limit=200,
+            lambda w, c=c, sign=sign: (
+                norm.pdf(w, m[c], np.sqrt(q[c])) * np.logaddexp(0, -sign * np.sqrt(2) * (w + b))
+            ),
+            *(m[c] + np.array([-12, 12]) * np.sqrt(q[c])),
+            epsabs=1e-13,
+            limit=200,
         )[0]
         for c, sign in ((0, 1), (1, -1))
-    )  # fmt: skip
+    )
     assert abs(found.test_loss.value - loss) < 1e-10
     assert found.test_loss.uncertainty < 1e-10
 
@@ -130,7 +138,7 @@ def test_alike_classes_return_the_scalar_error(k, noise):
     m, q, r = 0.7, 0.9, k - 1
     channel, one = as_channel(noise), np.eye(r)
     teacher = TeacherFields(m * one, one, np.zeros(r), channel)
-    law = FieldsLaw(np.ones(1), np.zeros((1, r)), q * one[None], np.zeros(r), teacher)
+    law = FieldsDistribution(np.ones(1), np.zeros((1, r)), q * one[None], np.zeros(r), teacher)
     found = population_scores(law).error
     rho = m / np.sqrt(q)
     expected = error_on_labels(channel, rho / np.sqrt(1 - rho**2), k)
@@ -143,10 +151,15 @@ def test_small_probabilities_have_digits_of_their_own():
     for mean in (np.array([-9.0, -6.0]), np.array([3.0, -12.0])):
         exact = orthant_chance(mean, covariance)
         line = quad(
-            lambda x, m=mean: norm.pdf(x - m[0])
-            * ndtr((m[1] + 0.4 * (x - m[0])) / np.sqrt(2 - 0.16)),
-            0, max(mean[0], 0) + 12, points=[max(mean[0], 0) + 1, 0.5], epsabs=0, epsrel=1e-10,
-        )[0]  # fmt: skip
+            lambda x, m=mean: (
+                norm.pdf(x - m[0]) * ndtr((m[1] + 0.4 * (x - m[0])) / np.sqrt(2 - 0.16))
+            ),
+            0,
+            max(mean[0], 0) + 12,
+            points=[max(mean[0], 0) + 1, 0.5],
+            epsabs=0,
+            epsrel=1e-10,
+        )[0]
         assert abs(exact / line - 1) < 1e-8
         sampled = truncated_nodes(mean, covariance, uniform_replicates(2, 8, 1)).weight.sum(1)
         assert abs(sampled.mean() / exact - 1) < 1e-3

@@ -157,10 +157,15 @@ def test_rows_meet_fits_on_resampled_data(k, loss, scheme, noise):
             pc.exact_generalisation_error(V, W, noise=teacher.channel).value
             for V in (*U, U.mean(0))
         ]
-        seen.append([
-            np.diag(overlap).mean(), overlap[pairs].mean(), np.mean(errors[:-1]), errors[-1],
-            np.mean([(choice[i] == choice[j]).mean() for i, j in zip(*pairs, strict=True)]),
-        ])  # fmt: skip
+        seen.append(
+            [
+                np.diag(overlap).mean(),
+                overlap[pairs].mean(),
+                np.mean(errors[:-1]),
+                errors[-1],
+                np.mean([(choice[i] == choice[j]).mean() for i, j in zip(*pairs, strict=True)]),
+            ]
+        )
     found = resampling(teacher, student, alpha, scheme, fits=(1, fits))
     exact = [found.q, found.q12, value(found, "error", 1), value(found, "error", fits)]
     spread = np.std(seen, axis=0, ddof=1) / math.sqrt(len(seen))

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from polyceptron.numerics.estimate import from_replicates
+from polyceptron.numerics.estimate import estimate_from_replicates
 from polyceptron.problem import Teacher, as_prior, finite_prior
 from polyceptron.sides.weights.point_rows import point_variance
 from polyceptron.sides.weights.row_sums import finite_row_variance
@@ -70,7 +70,9 @@ def test_rows_made_again_are_the_rows_kept() -> None:
 @pytest.mark.parametrize("k", [6, 10, 30, 100])
 def test_sampled_rows_agree(k: int) -> None:
     for s in (1.0, 2.0):
-        value, spread = from_replicates(finite_row_variance(SIGNS, k, s * s, 7 if k < 50 else 4))
+        value, spread = estimate_from_replicates(
+            finite_row_variance(SIGNS, k, s * s, 7 if k < 50 else 4)
+        )
         found = float(np.exp(sign_table(k).log_variance(np.array([s]))[0]))
         assert abs(found - value) <= 1.5 * spread + sign_table(k).error(s) * found
         assert abs(1.05 * found - value) > 1.5 * spread  # such an error would be seen

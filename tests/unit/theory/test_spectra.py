@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import brentq
 
 import polyceptron as pc
-from polyceptron.problem import Hats, Law, MaxMargin, Penalty, Ridge, Spectrum
+from polyceptron.problem import Conjugates, MaxMargin, Penalty, Ridge, ScalarOrder, Spectrum
 from polyceptron.problem.spectrum import isotropic
 from polyceptron.sides.scalar import erm_sides
 from polyceptron.sides.weights.side import PriorSide, row_rule
@@ -30,8 +30,11 @@ def test_equal_eigenvalues_give_the_numbers_of_independent_features():
         flat, near = pc.Teacher(k), pc.Teacher(k, features=ALMOST)
         assert not near.features.isotropic
         for loss, ridge in (
-            ("cross-entropy", 0.05), ("cross-entropy", 0), ("square", 0.3), ("square", 0),
-        ):  # fmt: skip
+            ("cross-entropy", 0.05),
+            ("cross-entropy", 0),
+            ("square", 0.3),
+            ("square", 0),
+        ):
             one, other = (pc.erm_fixed_point(t, pc.ERM(loss, ridge), alpha) for t in (flat, near))
             assert other.q == pytest.approx(one.q, rel=2e-6)
             for name, spread in (
@@ -197,10 +200,12 @@ def test_perfect_recovery_is_one_jump_of_all_eigenvalues():
     assert found.alpha_algo == pytest.approx(last, rel=1e-9)
     assert first < 0.3 * found.alpha_it < found.alpha_algo
     assert curve.grid(0).alpha[-1] < 1e-3  # the curve comes down: no α without v = 0
-    for alpha, strong, weak in ((0.95 * first, (0.4, 0.9), (0.0, 0.1)),
-                                (1.1 * first, (0.999, 1.0), (0.0, 0.3)),
-                                (0.99 * last, (0.999999, 1.0), (0.5, 0.99)),
-                                (1.01 * last, (1.0, 1.0), (1.0, 1.0))):  # fmt: skip
+    for alpha, strong, weak in (
+        (0.95 * first, (0.4, 0.9), (0.0, 0.1)),
+        (1.1 * first, (0.999, 1.0), (0.0, 0.3)),
+        (0.99 * last, (0.999999, 1.0), (0.5, 0.99)),
+        (1.01 * last, (1.0, 1.0), (1.0, 1.0)),
+    ):
         (point,) = pc.fixed_points(teacher, alpha, branch="amp")
         steps = pc.state_evolution(teacher, alpha, 600)
         assert steps.q[-1] == pytest.approx(point.q, abs=1e-9)
@@ -305,11 +310,11 @@ class ByLevels(Penalty):
 
     def isotropic_law(self, hats, row):
         V = 1 / (self.strength + hats.V)
-        return Law.of_overlaps(hats.m * V, (hats.m**2 + hats.q) * V**2, V)
+        return ScalarOrder.of_overlaps(hats.m * V, (hats.m**2 + hats.q) * V**2, V)
 
 
 def test_a_penalty_of_one_level_is_carried_over_a_spectrum():
-    hats, row = Hats(1.3, 0.8, 0.6), pc.Teacher(2).row
+    hats, row = Conjugates(1.3, 0.8, 0.6), pc.Teacher(2).row
     one, other = ByLevels(0.4).law(hats, TWO, row), Ridge(0.4).law(hats, TWO, row)
     for name in ("m", "q", "V"):
         assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-12)

@@ -9,8 +9,8 @@ import pytest
 from polyceptron import Teacher
 from polyceptron.errors import InvalidInput
 from polyceptron.problem import ERM, as_channel
-from polyceptron.problem.law import Law
 from polyceptron.problem.losses import Loss, as_loss
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.sides.fields import points
 from polyceptron.sides.fields.integrand import FEW, Averages, average
 from polyceptron.sides.fields.points import Points
@@ -35,13 +35,13 @@ LAWS = [  # k, noise, τ, q, V: fixed points at much and at few data
 @pytest.mark.parametrize("case", LAWS)
 def test_no_mass_is_lost_and_parts_agree(case: tuple) -> None:
     k, noise, *numbers = case
-    law, channel = Law(*numbers), as_channel(noise)
+    law, channel = ScalarOrder(*numbers), as_channel(noise)
     averages = Sums().place(as_loss("cross-entropy"), channel, k, law, 3)(law)
     assert averages.doubt(law) < 1e-4
 
 
 def test_a_law_that_no_problem_has_gives_no_numbers() -> None:
-    law = Law(0.04, 1e-28, 1e-50)
+    law = ScalarOrder(0.04, 1e-28, 1e-50)
     averages = Sums().place(as_loss("cross-entropy"), as_channel("softmax:3"), 100, law, 0)(law)
     assert np.isnan(averages.M).all()
 
@@ -102,14 +102,14 @@ def test_a_loss_that_is_not_smooth_is_refused_at_once(k: int) -> None:
 
 
 @cache
-def on_panels(law: Law, level: int) -> Averages:
+def on_panels(law: ScalarOrder, level: int) -> Averages:
     return FEW[3].place(as_loss("cross-entropy"), as_channel("none"), 3, law, level)(law)
 
 
 @pytest.mark.parametrize("level", [2, 4])
 def test_points_know_both_parts_of_D_where_the_loss_bends_in_a_thin_layer(level: int) -> None:
     """At k = 3, where panels know them: q and V of few samples and next to no ridge."""
-    law = Law(1.54715284, 104.902683, 7034.07952)
+    law = ScalarOrder(1.54715284, 104.902683, 7034.07952)
     loss, channel = as_loss("cross-entropy"), as_channel("none")
     # D₊ and D₋ bend between the nodes of panels, their difference does not.
     before, exact = on_panels(law, 4), on_panels(law, 5)
@@ -127,7 +127,12 @@ def test_points_know_both_parts_of_D_where_the_loss_bends_in_a_thin_layer(level:
 
 @pytest.mark.parametrize("loss", ["cross-entropy", "weston-watkins"])
 def test_classes_far_behind_may_be_left_out(loss: str) -> None:
-    law, k, own, channel = Law(50.0, 1e3, 0.1), 80, as_loss(loss).coordinates, as_channel("none")
+    law, k, own, channel = (
+        ScalarOrder(50.0, 1e3, 0.1),
+        80,
+        as_loss(loss).coordinates,
+        as_channel("none"),
+    )
     few, half = points._felt(own, channel, k, law), k // 2
     assert few < half
 

@@ -9,7 +9,7 @@ from scipy.special import ndtr
 import polyceptron as pc
 from polyceptron.numerics.extrapolation import limit_at_zero
 from polyceptron.numerics.special import boundary_density, mean_of_maximum
-from polyceptron.problem.law import Decay
+from polyceptron.problem.order import Decay
 from polyceptron.problem.specs import ClassMeans
 from polyceptron.students import student_of
 from polyceptron.theory.erm.fixed_point import erm_fixed_point

@@ -9,7 +9,7 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
-from polyceptron.problem import CrossEntropy, Hats, Law, MaxMargin, Ridge, SquareLoss
+from polyceptron.problem import Conjugates, CrossEntropy, MaxMargin, Ridge, ScalarOrder, SquareLoss
 from polyceptron.problem.spectrum import Spectrum, isotropic
 from polyceptron.sides.scalar import erm_sides
 from polyceptron.theory.dynamics import rounds
@@ -26,7 +26,7 @@ TWO_LEVELS = Spectrum([1.6, 0.4], [0.7, 1.2])
 def plain(problem, tol=1e-9):
     """Where the plain loop comes to rest."""
     before = None
-    for law in islice(rounds(problem.fields, problem.weights, Law(0.5, 1.0, 1.0)), 10_000):
+    for law in islice(rounds(problem.fields, problem.weights, ScalarOrder(0.5, 1.0, 1.0)), 10_000):
         now = np.array([law.tau, law.q, law.V])
         if before is not None and np.abs(now / before - 1).max() < tol:
             return law
@@ -100,12 +100,15 @@ def test_max_margin_with_correlated_features_ends_where_the_plain_loop_does(alph
 
 
 def test_ridge_on_a_spectrum_against_its_three_sums():
-    hats, ridge, s = Hats(1.3, 0.8, 0.6), Ridge(0.4), TWO_LEVELS
+    hats, ridge, s = Conjugates(1.3, 0.8, 0.6), Ridge(0.4), TWO_LEVELS
     law = ridge.law(hats, s, pc.Teacher(2).row)
     below = 0.4 + hats.V * s.eigenvalues
     m = hats.m * np.mean(s.eigenvalues**2 * s.signal / below)
-    q = np.mean(s.eigenvalues * (hats.m**2 * s.eigenvalues**2 * s.signal + hats.q * s.eigenvalues)
-                / below**2)  # fmt: skip
+    q = np.mean(
+        s.eigenvalues
+        * (hats.m**2 * s.eigenvalues**2 * s.signal + hats.q * s.eigenvalues)
+        / below**2
+    )
     assert law.m == pytest.approx(m)
     assert law.q == pytest.approx(q)
     assert pytest.approx(np.mean(s.eigenvalues / below)) == law.V

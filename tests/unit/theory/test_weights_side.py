@@ -12,7 +12,7 @@ from scipy.stats import binom, skew
 
 from polyceptron.checks import project
 from polyceptron.errors import ComputationFailed
-from polyceptron.numerics.estimate import from_replicates
+from polyceptron.numerics.estimate import estimate_from_replicates
 from polyceptron.problem import PRIORS, Perceptron, Teacher, as_prior, finite_prior
 from polyceptron.problem.priors.prior import reduced_support
 from polyceptron.sides.weights import row_sums
@@ -118,7 +118,7 @@ def test_one_weight_against_sums_over_its_own_values() -> None:
 def test_what_is_left_unknown_is_what_drawn_rows_leave(prior: Any, k: int) -> None:
     """v against posterior variances and errors (Nishimori) of rows drawn from the prior."""
     q_hat = 3.0
-    v, error = from_replicates(row_rule(Teacher(k, prior))([q_hat], 6)[0])
+    v, error = estimate_from_replicates(row_rule(Teacher(k, prior))([q_hat], 6)[0])
     for sample in drawn(prior, k, q_hat, 9000 // k if prior.support is None else 4_000, k):
         allowed = 4.5 * sample.std() / math.sqrt(sample.size) + 1.5 * error + 1e-12
         assert abs(sample.mean() - v) < allowed
@@ -128,11 +128,11 @@ def test_what_is_left_unknown_is_what_drawn_rows_leave(prior: Any, k: int) -> No
 def test_sampled_rows_cover_the_exact_value() -> None:
     """Both sampling rules at k = 3, where lattices know the truth."""
     for prior in CONTINUOUS:
-        found, error = from_replicates(sampled_shift_variance(prior, 3, 5.0, 7))
+        found, error = estimate_from_replicates(sampled_shift_variance(prior, 3, 5.0, 7))
         assert abs(found - lattice_variance(prior, 3, 5.0)) < error + 1e-5
         assert error < 0.02 * found
     for prior in (as_prior("rademacher"), SKEWED):
-        found, error = from_replicates(finite_row_variance(prior, 3, 2.0, 7))
+        found, error = estimate_from_replicates(finite_row_variance(prior, 3, 2.0, 7))
         assert abs(found - lattice_variance(prior, 3, 2.0)) < error + 1e-6
         assert error < 0.02 * found
 
@@ -183,7 +183,7 @@ def test_bars_of_rare_weights_hold_as_often_as_promised(monkeypatch: pytest.Monk
     monkeypatch.setattr(row_sums, "uniform_replicates", lambda *a, seed: plain(*a, next(seeds)))
     for q_hat, truth in {3.0: 0.0164082675, 300.0: 9.38396e-05}.items():
         replicates = np.array([sampled_shift_variance(prior, 6, q_hat, 5) for _ in range(8)])
-        found = from_replicates(replicates)
+        found = estimate_from_replicates(replicates)
         missed += (np.abs(found.value - truth) > found.uncertainty).sum()
         assert np.all(found.uncertainty < 0.01 * truth)
         assert abs(skew(replicates, axis=None)) < 1
@@ -194,7 +194,7 @@ def test_bars_of_rare_weights_hold_as_often_as_promised(monkeypatch: pytest.Monk
 def test_gaps_that_hide_much_are_drawn_more_often_than_they_come(name: str) -> None:
     """The weights of rows undo it, for priors with a spike, an edge and a kink."""
     prior = as_prior(name)
-    found = from_replicates(sampled_shift_variance(prior, 3, 5.0, 5))
+    found = estimate_from_replicates(sampled_shift_variance(prior, 3, 5.0, 5))
     assert abs(found.value - lattice_variance(prior, 3, 5.0)) < found.uncertainty
 
 
@@ -215,8 +215,8 @@ def test_a_few_centres_resolve_the_shift(k: int) -> None:
 def test_both_sampling_rules_agree_with_a_lattice_of_points(q_hat: float) -> None:
     """One samples what the shift hides, the other all classes but one: nothing is shared."""
     prior = as_prior("finite[-1:0.3;0:0.4;1:0.3]")
-    shift = from_replicates(sampled_shift_variance(prior, 5, q_hat, 7))
-    rows = from_replicates(finite_row_variance(prior, 5, q_hat, 7))
+    shift = estimate_from_replicates(sampled_shift_variance(prior, 5, q_hat, 7))
+    rows = estimate_from_replicates(finite_row_variance(prior, 5, q_hat, 7))
     assert abs(shift.value - rows.value) < shift.uncertainty + rows.uncertainty
     assert max(shift.uncertainty, rows.uncertainty) < 2e-3 * rows.value
     assert abs(point_variance(Teacher(5, prior), q_hat, 10.0) - shift.value) < shift.uncertainty

@@ -164,16 +164,27 @@ def in_given_units(
 
 
 def fit_at(
-    samples: Samples, loss: str, ridge: float, weights: Array, fields: Array, value: float,
-    bound: float, status: Status, **more: Any,
-) -> ERMFit:  # fmt: skip
+    samples: Samples,
+    loss: str,
+    ridge: float,
+    weights: Array,
+    fields: Array,
+    value: float,
+    bound: float,
+    status: Status,
+    **more: Any,
+) -> ERMFit:
     """The fit of weights (d, k) with their fields (k, n), the sum of the losses, and the bound."""
     return ERMFit(
-        weights=weights, ridge=ridge, loss=loss, status=status,
+        weights=weights,
+        ridge=ridge,
+        loss=loss,
+        status=status,
         distance_bound=bound + 4 * EPS * float(np.linalg.norm(weights)),  # of the weights' rounding
         training_loss=value / samples.total,
-        training_error=math.nan if np.isnan(fields).any() else samples.error_rate(fields), **more,
-    )  # fmt: skip
+        training_error=math.nan if np.isnan(fields).any() else samples.error_rate(fields),
+        **more,
+    )
 
 
 def stopped(fit: ERMFit) -> ERMFit:
@@ -188,9 +199,13 @@ def stopped_at(weights: Array, ridge: float, loss: str) -> ERMFit:
 
 
 def fit_newton(
-    samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, start: Array | None,
+    samples: Samples,
+    loss: Loss,
+    ridges: Sequence[float],
+    tol: float,
+    start: Array | None,
     objective: Objective | None = None,
-) -> list[ERMFit]:  # fmt: skip
+) -> list[ERMFit]:
     """One fit at each λ > 0, to relative distance `tol`; `start` (d, k)."""
     if 0 in ridges:
         raise InvalidInput(
@@ -218,20 +233,32 @@ def fit_newton(
                 U[:] = (found @ basis).T
         before = design.passes
         minimum = newton_minimise(
-            design, objective, np.array(block), begin, target=tol, max_iter=_MAX_ITER,
-            keep=partial(keep, block), intercept=samples.intercept,
-        )  # fmt: skip
+            design,
+            objective,
+            np.array(block),
+            begin,
+            target=tol,
+            max_iter=_MAX_ITER,
+            keep=partial(keep, block),
+            intercept=samples.intercept,
+        )
         keep(block, minimum.U, now=True)
         for i, ridge in enumerate(block):
             n_iter = int(minimum.n_iter[i])
             late = Status.TOLERANCE_NOT_MET if n_iter < _MAX_ITER else Status.NOT_CONVERGED
             fit = fit_at(
-                samples, loss.name, ridge, minimum.U[i].T @ basis.T, basis @ minimum.Z[i],
-                float(minimum.evaluation.value[i]), float(minimum.distance[i]),
-                Status.OK if minimum.converged[i] else late, n_iter=n_iter,
+                samples,
+                loss.name,
+                ridge,
+                minimum.U[i].T @ basis.T,
+                basis @ minimum.Z[i],
+                float(minimum.evaluation.value[i]),
+                float(minimum.distance[i]),
+                Status.OK if minimum.converged[i] else late,
+                n_iter=n_iter,
                 gradient_norm=float(minimum.gradient_norm[i]),
                 matrix_passes=(design.passes - before) / len(block),
-            )  # fmt: skip
+            )
             done[ridge] = stopped(fit) if minimum.interrupted else fit
         start = fit.weights
         if minimum.interrupted:
@@ -304,8 +331,17 @@ def fit_penalised(
     close = bound <= tol * norm or (norm == 0 and done)
     late = Status.TOLERANCE_NOT_MET if done else Status.NOT_CONVERGED
     fit = fit_at(
-        samples, loss.name, penalty.strength, (B @ new[0]).T, B @ Z[0], float(here.value[0]), bound,
-        Status.OK if close else late, gradient_norm=gap, n_iter=n_iter,
-        matrix_passes=design.passes - before, penalty=penalty.name,
-    )  # fmt: skip
+        samples,
+        loss.name,
+        penalty.strength,
+        (B @ new[0]).T,
+        B @ Z[0],
+        float(here.value[0]),
+        bound,
+        Status.OK if close else late,
+        gradient_norm=gap,
+        n_iter=n_iter,
+        matrix_passes=design.passes - before,
+        penalty=penalty.name,
+    )
     return in_given_units(fit, units, penalty.strength, free)

@@ -268,9 +268,16 @@ def separate(
             hinge = HingeObjective(loss, y, state["multipliers"], state["penalty"])
             rough = max(10.0 ** (-2 - min(state["turn"], 7)), 1e-14 * hinge.penalty)
             found = newton_minimise(
-                design, hinge, np.ones(1), state["U"][None], target=rough, max_iter=40, keep=keep,
-                direct=partial(active_set_step, seen, hinge, free), intercept=free,
-            )  # fmt: skip
+                design,
+                hinge,
+                np.ones(1),
+                state["U"][None],
+                target=rough,
+                max_iter=40,
+                keep=keep,
+                direct=partial(active_set_step, seen, hinge, free),
+                intercept=free,
+            )
             n_iter += int(found.n_iter[0])
             state["U"], slope = found.U[0], float(found.gradient_norm[0])
             if found.interrupted:
@@ -311,11 +318,19 @@ def separate(
     U, Z, bound = best or (state["U"], design.fields(state["U"]), math.inf)
     weights, status = U.T @ basis.T, Status.OK if close else Status.TOLERANCE_NOT_MET
     return fit_at(
-        samples, loss.name, 0.0, weights, basis @ Z, 0.0, bound,
-        Status.INTERRUPTED if stop else status, n_iter=n_iter, gradient_norm=slope,
+        samples,
+        loss.name,
+        0.0,
+        weights,
+        basis @ Z,
+        0.0,
+        bound,
+        Status.INTERRUPTED if stop else status,
+        n_iter=n_iter,
+        gradient_norm=slope,
         matrix_passes=design.passes - before,
         separability=None if best is None else Separation("separable", weights),
-    )  # fmt: skip
+    )
 
 
 def _from_gap(
@@ -382,9 +397,14 @@ def _fit_one(
         rough = max(10.0 ** (-2 - turn), 1e-8 if free is None else 1e-12)
         try:
             at = newton_minimise(
-                design, objective, np.array([ridge]), U[None], target=rough, max_iter=40,
+                design,
+                objective,
+                np.array([ridge]),
+                U[None],
+                target=rough,
+                max_iter=40,
                 intercept=free,
-            )  # fmt: skip
+            )
         except KeyboardInterrupt:
             stop = True
             break
@@ -421,8 +441,16 @@ def _fit_one(
     W, z, bound = best
     close = bound <= tol * float(np.linalg.norm(W if free is None else W[:, :-1]))
     fit = fit_at(
-        samples, loss.name, ridge, W.T @ basis.T, z, float(s @ loss.value(z.T, y)), bound,
+        samples,
+        loss.name,
+        ridge,
+        W.T @ basis.T,
+        z,
+        float(s @ loss.value(z.T, y)),
+        bound,
         Status.OK if close else Status.TOLERANCE_NOT_MET,
-        gradient_norm=ridge * bound, n_iter=steps, matrix_passes=design.passes - before,
-    )  # fmt: skip
+        gradient_norm=ridge * bound,
+        n_iter=steps,
+        matrix_passes=design.passes - before,
+    )
     return (stopped(fit) if stop else fit), U, alpha

@@ -54,10 +54,17 @@ class Intercept:
 
 
 def certificate(
-    design: Design, intercept: Intercept | None, ridges: Array, U: Array, G: Array,
-    sizes: tuple[Array, Array, Array], smoothness: float | None, total: Callable[[], Array] | None,
-    enough: Array, unit: float = 1.0,
-) -> tuple[Array, Array]:  # fmt: skip
+    design: Design,
+    intercept: Intercept | None,
+    ridges: Array,
+    U: Array,
+    G: Array,
+    sizes: tuple[Array, Array, Array],
+    smoothness: float | None,
+    total: Callable[[], Array] | None,
+    enough: Array,
+    unit: float = 1.0,
+) -> tuple[Array, Array]:
     """What rounding hides of gradients G (L, r, d) at U, and the distance to the minimum, (L,).
 
     sizes: ‖z_μ‖, ‖g_μ‖ and ‖H_μ‖ (L, n); total: Σ H_μ between class differences, if that is needed;

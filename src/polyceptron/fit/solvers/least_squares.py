@@ -233,11 +233,18 @@ def _fit_block(
         stop = True
     fits = [
         fit_at(
-            samples, loss.name, ridge, W[i].T.copy(), fields[i] + level * root,
-            0.5 * float(((Y - fields[i]) ** 2).sum()), float(bound[i]),
-            Status.OK if met[i] else Status.TOLERANCE_NOT_MET, gradient_norm=float(norm[i]),
-            n_iter=step + 1, matrix_passes=(design.passes - before) / lam.size,
+            samples,
+            loss.name,
+            ridge,
+            W[i].T.copy(),
+            fields[i] + level * root,
+            0.5 * float(((Y - fields[i]) ** 2).sum()),
+            float(bound[i]),
+            Status.OK if met[i] else Status.TOLERANCE_NOT_MET,
+            gradient_norm=float(norm[i]),
+            n_iter=step + 1,
+            matrix_passes=(design.passes - before) / lam.size,
         )
         for i, ridge in enumerate(ridges)
-    ]  # fmt: skip
+    ]
     return [stopped(fit) for fit in fits] if stop else fits

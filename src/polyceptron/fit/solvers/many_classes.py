@@ -217,9 +217,18 @@ class _ManyClasses:
             bound, norm, status = math.inf, math.nan, Status.INTERRUPTED
         p = self.softmax[0] if bound < math.inf else np.full((k, 1), math.nan)
         return erm_fit.fit_at(
-            self.samples, loss, ridge, np.ascontiguousarray(U[0].T), p, here.losses, bound, status,
-            gradient_norm=norm, n_iter=steps, matrix_passes=design.passes - before,
-        )  # fmt: skip
+            self.samples,
+            loss,
+            ridge,
+            np.ascontiguousarray(U[0].T),
+            p,
+            here.losses,
+            bound,
+            status,
+            gradient_norm=norm,
+            n_iter=steps,
+            matrix_passes=design.passes - before,
+        )
 
     def step(
         self, U: Array, here: _Point, pulls: Array, inverse: _Inverse, rest: float | None

@@ -70,9 +70,14 @@ def solve_whole(
 
 
 def solve_newton(
-    design: Design, curvature: Curvature, ridges: Array, gradients: Array, tolerance: Array,
-    dtype: Any, ease: Ease | None = None,
-) -> Array:  # fmt: skip
+    design: Design,
+    curvature: Curvature,
+    ridges: Array,
+    gradients: Array,
+    tolerance: Array,
+    dtype: Any,
+    ease: Ease | None = None,
+) -> Array:
     """Directions (L, r, d) with residuals below `tolerance` (L,) times the gradients' norms.
 
     Eased by what is given, else by the diagonal where features are uneven; ridges (L,) or (L, d).
@@ -113,9 +118,14 @@ def solve_newton(
 
 
 def directions(
-    design: Design, objective: Objective, here: Evaluation, ridges: Array, G: Array,
-    tolerance: Array, double: NDArray[np.bool_],
-) -> Array:  # fmt: skip
+    design: Design,
+    objective: Objective,
+    here: Evaluation,
+    ridges: Array,
+    G: Array,
+    tolerance: Array,
+    double: NDArray[np.bool_],
+) -> Array:
     """Newton directions (L, r, d), in single precision or `double` (L,)."""
     D = np.empty_like(G)
     for dtype, chosen in ((np.float32, ~double), (np.float64, double)):
@@ -156,9 +166,15 @@ def dots(A: AnyArray, B: AnyArray) -> Array:
 
 
 def line_search(
-    design: Design, objective: Objective, ridges: Array, U: Array, Z: Array, here: Evaluation,
-    G: Array, D: Array,
-) -> tuple[Array, Evaluation, Array]:  # fmt: skip
+    design: Design,
+    objective: Objective,
+    ridges: Array,
+    U: Array,
+    Z: Array,
+    here: Evaluation,
+    G: Array,
+    D: Array,
+) -> tuple[Array, Evaluation, Array]:
     """Steps (L,) halved until the objective falls by the Armijo rule, 0 if it never does.
 
     Returns the evaluation there too, and the fields (L, r, n); Z are those at U.
@@ -208,10 +224,17 @@ class NewtonMinimum:
 
 
 def newton_minimise(
-    design: Design, objective: Objective, ridges: Array, start: Array, *, target: float,
-    direct: Direction | None = None, max_iter: int = 100,
-    keep: Callable[[Array], None] | None = None, intercept: Intercept | None = None,
-) -> NewtonMinimum:  # fmt: skip
+    design: Design,
+    objective: Objective,
+    ridges: Array,
+    start: Array,
+    *,
+    target: float,
+    direct: Direction | None = None,
+    max_iter: int = 100,
+    keep: Callable[[Array], None] | None = None,
+    intercept: Intercept | None = None,
+) -> NewtonMinimum:
     """Minimise from `start` (L, r, d) at each λ until ‖gradient‖ ≤ target·λ‖U‖, rounding included.
 
     Strong convexity then gives ‖U − Û‖ ≤ target·‖U‖. `direct` replaces conjugate gradients where
@@ -231,18 +254,32 @@ def newton_minimise(
 
 
 def distances(
-    design: Design, objective: Objective, intercept: Intercept | None, ridges: Array, U: Array,
-    Z: Array, here: Evaluation, G: Array, target: float,
-) -> tuple[Array, Array, Array]:  # fmt: skip
+    design: Design,
+    objective: Objective,
+    intercept: Intercept | None,
+    ridges: Array,
+    U: Array,
+    Z: Array,
+    here: Evaluation,
+    G: Array,
+    target: float,
+) -> tuple[Array, Array, Array]:
     """Rounding of the gradients G, distance to the minimum, and that which is enough, (L,)."""
     stiffness, enough = objective.stiffness(here), target * size_of(intercept, U)
     if stiffness is None:
         return 0 * enough, norms(G) / ridges, enough
     bend: Any = objective.curvature
     rounding, distance = certificate(
-        design, intercept, ridges, U, G, (lengths(Z), lengths(here.residual), stiffness),
-        objective.smoothness, lambda: bend(here, np.float64).total(), enough,
-    )  # fmt: skip
+        design,
+        intercept,
+        ridges,
+        U,
+        G,
+        (lengths(Z), lengths(here.residual), stiffness),
+        objective.smoothness,
+        lambda: bend(here, np.float64).total(),
+        enough,
+    )
     return rounding, distance, enough
 
 
@@ -373,6 +410,9 @@ class _Newton:
         worst = int(distance.argmax())
         total = float(here.value[worst]) + 0.5 * float(ridges[worst] * size[worst] ** 2)
         self.design.watch.step(
-            int(self.count.max()), int(self.limit.max()), float(distance[worst]), self.target,
+            int(self.count.max()),
+            int(self.limit.max()),
+            float(distance[worst]),
+            self.target,
             total / self.design.n_samples,
-        )  # fmt: skip
+        )

@@ -379,9 +379,16 @@ def sum_rounding(length: int) -> float:
 
 
 def gradient_rounding(
-    design: Design, norm: Array, ridges: Array, fields: Array, residuals: Array,
-    stiffness: Array | float, smoothness: float | None, enough: Array, unit: float,
-) -> Array:  # fmt: skip
+    design: Design,
+    norm: Array,
+    ridges: Array,
+    fields: Array,
+    residuals: Array,
+    stiffness: Array | float,
+    smoothness: float | None,
+    enough: Array,
+    unit: float,
+) -> Array:
     """A bound (L,) on what rounding hides of the gradients of L problems, for distances ‖G‖/λ.
 
     norm (L,) of U; ‖z_μ‖, ‖g_μ‖ and s_μ, each (L, n); smoothness: L, if it is known. Where bounds

@@ -11,18 +11,30 @@ from polyceptron.problem.registry import Entry
 CHANNELS.add(
     Entry("none", "y = argmax z", GaussianNoise, label="no noise"),
     Entry(
-        "gaussian", "y = argmax(z + noise of this variance in each class)", GaussianNoise,
-        ("variance",), (0.25,), label="Gaussian noise",
+        "gaussian",
+        "y = argmax(z + noise of this variance in each class)",
+        GaussianNoise,
+        ("variance",),
+        (0.25,),
+        label="Gaussian noise",
     ),
     Entry(
-        "softmax", "P(y = l) proportional to exp(slope z_l)", SoftmaxNoise,
-        ("slope",), (2.0,), label="softmax labels",
+        "softmax",
+        "P(y = l) proportional to exp(slope z_l)",
+        SoftmaxNoise,
+        ("slope",),
+        (2.0,),
+        label="softmax labels",
     ),
     Entry(
-        "flips", "with this probability another class, uniformly", Flips,
-        ("rate",), (0.1,), label="flipped labels",
+        "flips",
+        "with this probability another class, uniformly",
+        Flips,
+        ("rate",),
+        (0.1,),
+        label="flipped labels",
     ),
-)  # fmt: skip
+)
 
 
 def as_channel(noise: object) -> Channel:

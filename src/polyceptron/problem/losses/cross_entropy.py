@@ -48,10 +48,10 @@ from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.orthant import other_classes
 from polyceptron.numerics.panels import blend_breaks, blend_rows
-from polyceptron.problem.law import Decay
 from polyceptron.problem.losses import coordinates as xy
 from polyceptron.problem.losses.hinges import MaxMargin
 from polyceptron.problem.losses.loss import Loss, broadcast, one_hot, pair_decay
+from polyceptron.problem.order import Decay
 
 _PANEL = 2.8  # of A, where σ(A) bends: six nodes then give four digits
 _DEAD = 14.0  # e^{−14} = 1e-6 of the pull is left; what remains is a smooth tail

@@ -31,9 +31,9 @@ import numpy as np
 
 from polyceptron.numerics import Array
 from polyceptron.numerics.orthant import other_classes
-from polyceptron.problem.law import Decay
 from polyceptron.problem.losses import coordinates as xy
 from polyceptron.problem.losses.loss import Labels, Loss, broadcast, pair_decay
+from polyceptron.problem.order import Decay
 
 
 class HingeFamily(Loss):

@@ -22,8 +22,8 @@ from polyceptron.checks import difference_basis
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density, mean_of_maximum
-from polyceptron.problem.law import Decay, Law
 from polyceptron.problem.losses.coordinates import AdditivePull, Coordinates
+from polyceptron.problem.order import Decay, ScalarOrder
 from polyceptron.problem.registry import Registry
 
 Labels = NDArray[np.int64]
@@ -60,7 +60,7 @@ class Loss(ABC):
         return None
 
     def explicit_averages(
-        self, law: Law, signal: float, n_classes: int
+        self, law: ScalarOrder, signal: float, n_classes: int
     ) -> tuple[float, float, float, float] | None:
         """M, Q, C and D of the fields side, at the channel's signal c = E[e_y·z]/(k − 1)."""
         return None
@@ -227,7 +227,7 @@ class SquareLoss(Loss):
         return _SquareCoordinates(self)
 
     def explicit_averages(
-        self, law: Law, signal: float, n_classes: int
+        self, law: ScalarOrder, signal: float, n_classes: int
     ) -> tuple[float, float, float, float] | None:
         """With f = (e_y − ω)/(1 + V) on 1⊥, E‖e_y‖² = (k−1)/k and E e_y·ω = (k−1) m c there:
 

@@ -17,31 +17,46 @@ from polyceptron.problem.registry import Entry
 PRIORS.add(
     Entry(GaussianPrior.name, "standard normal weights", GaussianPrior, label="Gaussian weights"),
     Entry(
-        "rademacher", "weights ±1",
-        lambda: FinitePrior((-1.0, 1.0), (0.5, 0.5), "rademacher"), label="Rademacher weights",
+        "rademacher",
+        "weights ±1",
+        lambda: FinitePrior((-1.0, 1.0), (0.5, 0.5), "rademacher"),
+        label="Rademacher weights",
     ),
     Entry(
-        "ternary", "weights −√2, 0, √2 with 0 in half",
+        "ternary",
+        "weights −√2, 0, √2 with 0 in half",
         lambda: FinitePrior((-(2**0.5), 0.0, 2**0.5), (0.25, 0.5, 0.25), "ternary"),
         label="ternary weights",
     ),
     Entry(
-        "finite", "any finite list of values with their probabilities",
-        lambda: parse_finite(""), read=parse_finite, brackets="value:probability;...",
+        "finite",
+        "any finite list of values with their probabilities",
+        lambda: parse_finite(""),
+        read=parse_finite,
+        brackets="value:probability;...",
     ),
     Entry(
-        "sparse-gaussian", "zero but for this fraction of Gaussian weights", SparseGaussianPrior,
-        ("density",), (0.2,), label="sparse Gaussian weights",
+        "sparse-gaussian",
+        "zero but for this fraction of Gaussian weights",
+        SparseGaussianPrior,
+        ("density",),
+        (0.2,),
+        label="sparse Gaussian weights",
     ),
     Entry(
-        LaplacePrior.name, "weights of density exp(−√2|w|)/√2", LaplacePrior,
+        LaplacePrior.name,
+        "weights of density exp(−√2|w|)/√2",
+        LaplacePrior,
         label="Laplace weights",
     ),
     Entry(
-        "scipy", "a continuous distribution of scipy.stats, standardised",
-        lambda: parse_scipy("[norm]"), read=parse_scipy, brackets="name:shape:...",
+        "scipy",
+        "a continuous distribution of scipy.stats, standardised",
+        lambda: parse_scipy("[norm]"),
+        read=parse_scipy,
+        brackets="name:shape:...",
     ),
-)  # fmt: skip
+)
 
 
 def as_prior(prior: object) -> Prior:

@@ -32,7 +32,7 @@ from scipy.special import logsumexp
 from polyceptron.checks import project
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import normalised
-from polyceptron.problem.law import RowEstimate
+from polyceptron.problem.order import RowEstimate
 from polyceptron.problem.registry import Registry
 
 

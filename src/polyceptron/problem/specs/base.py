@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
-from polyceptron.problem.law import Decay
+from polyceptron.problem.order import Decay
 from polyceptron.problem.populations import AnyTeacher, Population
 
 Row = dict[str, Any]
@@ -41,7 +41,7 @@ class Estimator:
                 raise InvalidInput(f"{self.name} takes no ridge, got {value!r}")
         return self
 
-    def alike(self, population: Population) -> bool:
+    def sees_equal_classes(self, population: Population) -> bool:
         """Whether every class looks the same to it: scalars suffice, and its intercept is 0."""
         return population.symmetric
 

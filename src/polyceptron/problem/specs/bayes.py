@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from polyceptron.errors import InvalidInput
-from polyceptron.problem.law import Decay
+from polyceptron.problem.order import Decay
 from polyceptron.problem.populations import AnyTeacher
 from polyceptron.problem.specs.base import Estimator
 

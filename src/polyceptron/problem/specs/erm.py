@@ -12,8 +12,8 @@ import numpy as np
 from polyceptron.checks import DEFAULT_RIDGE, check_ridge
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
-from polyceptron.problem.law import Decay, Law
 from polyceptron.problem.losses import Loss, as_loss
+from polyceptron.problem.order import Decay, ScalarOrder
 from polyceptron.problem.penalties import Penalty, Ridge, as_penalty
 from polyceptron.problem.populations import AnyTeacher, Population
 from polyceptron.problem.registry import Parsed
@@ -121,7 +121,7 @@ class ERM(Estimator):
 
     @property
     def explicit(self) -> bool:  # type: ignore[override]
-        averages = self.loss.explicit_averages(Law(1.0, 1.0, 1.0), 1.0, 3)
+        averages = self.loss.explicit_averages(ScalarOrder(1.0, 1.0, 1.0), 1.0, 3)
         return self.penalty is None and averages is not None
 
     @property
@@ -153,7 +153,7 @@ class ERM(Estimator):
             )
         return np.array([weights.get(c, 1.0) for c in range(k)])
 
-    def alike(self, population: Population) -> bool:
+    def sees_equal_classes(self, population: Population) -> bool:
         return population.symmetric and self.class_weight in (None, "balanced")
 
     def with_ridge(self, ridge: Any = None, penalty: Any = None) -> ERM:
@@ -161,7 +161,7 @@ class ERM(Estimator):
             return replace(self, ridge=None, penalty=penalty)  # type: ignore[arg-type]
         return self if ridge is None else replace(self, ridge=ridge, penalty=None)
 
-    def probabilities(self, teacher: Population, law: Law | None) -> Probabilities | None:
+    def probabilities(self, teacher: Population, law: ScalarOrder | None) -> Probabilities | None:
         loss, no_fields = self.loss, np.zeros((1, teacher.n_classes))
         if loss.scale_free or loss.probabilities(no_fields) is None:
             return None

@@ -11,8 +11,8 @@ import numpy as np
 from polyceptron.checks import DEFAULT_RIDGE, check_ridge
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics.special import boundary_density
-from polyceptron.problem.law import Decay
 from polyceptron.problem.losses import Loss, as_loss
+from polyceptron.problem.order import Decay
 from polyceptron.problem.populations import AnyTeacher
 from polyceptron.problem.registry import Parsed
 from polyceptron.problem.specs.base import Estimator, Row

@@ -89,16 +89,21 @@ def measure(
     n, d = A.shape
     classes, index, counts = np.unique(table.y, return_inverse=True, return_counts=True)
     numbers: dict[str, Any] = {
-        "n": n, "n_in_file": drawn, "d": d, "k": int(classes.size),
+        "n": n,
+        "n_in_file": drawn,
+        "d": d,
+        "k": int(classes.size),
         "left_out": ", ".join(f"{name} ({why})" for name, why in table.left_out.items()),
-        "encoded": ", ".join(table.categories), "dropped_rows": table.dropped_rows,
+        "encoded": ", ".join(table.categories),
+        "dropped_rows": table.dropped_rows,
         "filled": ", ".join(f"{name} ({count})" for name, count in table.filled.items()),
         "largest_class": str(classes[counts.argmax()]),
         "largest_share": float(counts.max() / n),
         "smallest_class": str(classes[counts.argmin()]),
-        "smallest_share": float(counts.min() / n), "even_share": 1 / classes.size,
+        "smallest_share": float(counts.min() / n),
+        "even_share": 1 / classes.size,
         "samples_per_feature": n / d,
-    }  # fmt: skip
+    }
     tables: dict[str, Any] = {}
     gram = A.T @ A / n if d <= n else A @ A.T / n
     squares = np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0)
@@ -108,12 +113,13 @@ def measure(
     tables["eigenvalues"] = _rows(rank=np.arange(1, len(top) + 1), eigenvalue=top)
     numbers |= {
         "effective_dimension": float(squares.sum() ** 2 / (squares**2).sum()),
-        "largest_eigenvalue": float(squares[0]), "noise_edge": edge,
+        "largest_eigenvalue": float(squares[0]),
+        "noise_edge": edge,
         "loud_directions": int((squares > edge).sum()),
         "loud_variance": float(squares[squares > edge].sum() / squares.sum()),
         "median_excess_kurtosis": float(np.median((A**4).mean(0) - 3)),
         "few_valued_features": int((distinct <= 10).sum()),
-    }  # fmt: skip
+    }
     progress("can the classes be separated?")
     kind = "undecided"
     if A.size * classes.size <= 2e7:  # else it takes too long
@@ -130,9 +136,15 @@ def measure(
     whole = n - math.ceil(n / folds)
     sizes = np.geomspace(max(4 * classes.size, whole / 10), whole, _SIZES).astype(int)
     found = measure_errors(
-        make_pipeline(table.encoder(), ERMClassifier()), table.X, table.y, sizes[sizes <= whole],
-        folds, seed, chances=True, progress=progress,
-    )  # fmt: skip
+        make_pipeline(table.encoder(), ERMClassifier()),
+        table.X,
+        table.y,
+        sizes[sizes <= whole],
+        folds,
+        seed,
+        chances=True,
+        progress=progress,
+    )
     numbers |= _learning_curve(found, numbers, tables, seed)
     numbers |= _by_class(found, table.y, classes, tables)
     numbers |= _calibration(found.chances, found.wrong[-1], tables)
@@ -158,11 +170,14 @@ def _ridge_and_weights(
     scores = getattr(fit, "scaling_scores_", {fit.scaling_: (math.nan, 0.0)})
     other = {"standard": "global", "global": "standard"}[fit.scaling_]
     said = {
-        "ridge": fit.ridge_, "ridge_method": fit.method_, "ridges_tried": len(tables["ridge"]),
+        "ridge": fit.ridge_,
+        "ridge_method": fit.method_,
+        "ridges_tried": len(tables["ridge"]),
         "C": (2 if fit.classes_.size == 2 else 1) / (fit.ridge_ * X.shape[1]),
-        "scaling": fit.scaling_, "scaling_score": scores[fit.scaling_][0],
+        "scaling": fit.scaling_,
+        "scaling_score": scores[fit.scaling_][0],
         "other_score": scores.get(other, (math.nan, 0.0))[0],
-    }  # fmt: skip
+    }
     tables["weights"] = []
     try:
         tests = fit.feature_tests(X, y)
@@ -173,9 +188,13 @@ def _ridge_and_weights(
         weight, name = tests[column] * scale, column.removeprefix("weight_")
         half = _95 * tests[f"standard_error_{name}"] * scale
         tables["weights"] += _rows(
-            feature=tests.index, **{"class": name}, weight=weight, low=weight - half,
-            high=weight + half, q_value=tests["q_value"],
-        )  # fmt: skip
+            feature=tests.index,
+            **{"class": name},
+            weight=weight,
+            low=weight - half,
+            high=weight + half,
+            q_value=tests["q_value"],
+        )
     shown = [row for row in tables["weights"] if row["weight"] == row["weight"]]
     tables["weights"] = sorted(shown, key=lambda row: -abs(row["weight"]))[:_WEIGHTS]
     return said | {"untested": "", "features_that_matter": int((tests["q_value"] < 0.1).sum())}
@@ -188,9 +207,11 @@ def _learning_curve(
     n = numbers["n"]
     ahead = np.array([n, 2 * n, 10 * n])
     said: dict[str, Any] = {
-        "folds": int(found.fold.max()) + 1, "training_size": int(found.sizes[-1]),
-        "first_size": int(found.sizes[0]), "guess_error": 1 - numbers["largest_share"],
-    }  # fmt: skip
+        "folds": int(found.fold.max()) + 1,
+        "training_size": int(found.sizes[-1]),
+        "first_size": int(found.sizes[0]),
+        "guess_error": 1 - numbers["largest_share"],
+    }
     for name, each in (("error", found.wrong), ("log_loss", found.losses)):
         law = forecast(found.sizes, each, 0.5 / n, n, fold=found.fold, seed=seed)
         mean, low, high = each.mean(1), *law.band(ahead)
@@ -220,18 +241,22 @@ def _by_class(
     recall = confusion.diagonal() / samples
     names = classes.astype(str)
     tables["classes"] = _rows(
-        **{"class": names}, samples=samples, recall=recall,
+        **{"class": names},
+        samples=samples,
+        recall=recall,
         standard_error=_binomial(recall, samples),
         **{f"named {name}": column for name, column in zip(names, confusion.T, strict=True)},
-    )  # fmt: skip
+    )
     worst = int(recall.argmin())
     wrong = confusion[worst] * (np.arange(classes.size) != worst)
     return {
-        "balanced_error": float(1 - recall.mean()), "worst_class": names[worst],
+        "balanced_error": float(1 - recall.mean()),
+        "worst_class": names[worst],
         "balanced_error_se": float(np.linalg.norm(_binomial(recall, samples)) / classes.size),
-        "worst_recall": float(recall[worst]), "mistaken_for": names[int(wrong.argmax())],
+        "worst_recall": float(recall[worst]),
+        "mistaken_for": names[int(wrong.argmax())],
         "mistaken_share": float(wrong.max() / samples[worst]),
-    }  # fmt: skip
+    }
 
 
 def _calibration(chances: Array, wrong: Array, tables: dict[str, Any]) -> dict[str, Any]:
@@ -241,17 +266,21 @@ def _calibration(chances: Array, wrong: Array, tables: dict[str, Any]) -> dict[s
     parts = [(part.size, sure[part].mean(), hit[part].mean()) for part in bins]
     count, stated, accuracy = (np.array(column) for column in zip(*parts, strict=True))
     tables["calibration"] = _rows(
-        confidence=stated, accuracy=accuracy, standard_error=_binomial(accuracy, count),
+        confidence=stated,
+        accuracy=accuracy,
+        standard_error=_binomial(accuracy, count),
         samples=count,
-    )  # fmt: skip
+    )
     noise = np.sqrt(2 / math.pi * stated * (1 - stated) / count)  # of chance alone, on average
     gap = float(sure.mean() - hit.mean())
     return {
-        "confidence": float(sure.mean()), "accuracy": float(hit.mean()), "confidence_gap": gap,
+        "confidence": float(sure.mean()),
+        "accuracy": float(hit.mean()),
+        "confidence_gap": gap,
         "accuracy_se": float(_binomial(hit.mean(), wrong.size)),
         "calibration_error": float(np.abs(stated - accuracy) @ count) / wrong.size,
         "calibration_noise": float(noise @ count) / wrong.size,
-    }  # fmt: skip
+    }
 
 
 def _binomial(share: Any, n: Any) -> Array:
@@ -297,14 +326,22 @@ def _asked(v: dict[str, Any]) -> dict[str, Any]:
     return {
         **{name: v[name] for name in (*if_any, "loud_directions")},
         **{name: name in (v["separation"], divided) for name in one_of},
-        "drawn": v["n_in_file"] > v["n"], "uneven": uneven, "even": not uneven,
-        "mistaken": v["mistaken_share"] > 0, "laws": not enough, "enough_data": enough,
-        "too_sure": v["confidence_gap"] > unsure, "not_sure": v["confidence_gap"] < -unsure,
-        "by_chance": abs(v["confidence_gap"]) <= unsure, "tested": not v["untested"],
+        "drawn": v["n_in_file"] > v["n"],
+        "uneven": uneven,
+        "even": not uneven,
+        "mistaken": v["mistaken_share"] > 0,
+        "laws": not enough,
+        "enough_data": enough,
+        "too_sure": v["confidence_gap"] > unsure,
+        "not_sure": v["confidence_gap"] < -unsure,
+        "by_chance": abs(v["confidence_gap"]) <= unsure,
+        "tested": not v["untested"],
         "not_gaussian": abs(v["median_excess_kurtosis"]) > 0.5 or v["few_valued_features"],
-        "unlike": v["largest_share"] > 1.2 * v["even_share"], "noisy": v["separable"] is False,
-        "floor": v["noise_floor"], "no_floor": v["noise_floor"] == 0,
-    }  # fmt: skip
+        "unlike": v["largest_share"] > 1.2 * v["even_share"],
+        "noisy": v["separable"] is False,
+        "floor": v["noise_floor"],
+        "no_floor": v["noise_floor"] == 0,
+    }
 
 
 def table_of(measured: Measured, section: str) -> list[list[str]]:
@@ -346,10 +383,11 @@ def _columns(rows: list[list[str]], width: int) -> list[str]:
     if sum(widths) > width:
         cut, widths = [row[:4] for row in cut], widths[:4]
     return [
-        "    " + f"{row[0]:<{widths[0] - 2}}"
+        "    "
+        + f"{row[0]:<{widths[0] - 2}}"
         + "".join(f"{cell:>{w}}" for cell, w in zip(row[1:], widths[1:], strict=True))
         for row in cut
-    ]  # fmt: skip
+    ]
 
 
 def report_json(measured: Measured, *, only_ascii: bool = False) -> str:
@@ -393,9 +431,12 @@ def report_html(measured: Measured) -> str:
         f"<tr><td>{escape(n)}</td><td>{escape(str(v))}</td></tr>" for n, v in shown.items()
     )
     return Template(_ASSETS.joinpath("report.html").read_text("utf-8")).substitute(
-        source=escape(measured.source), parts="".join(parts), pictures=pictures, rows=rows,
+        source=escape(measured.source),
+        parts="".join(parts),
+        pictures=pictures,
+        rows=rows,
         version=VERSION,
-    )  # fmt: skip
+    )
 
 
 def draw(measured: Measured) -> list[tuple[str, str]]:

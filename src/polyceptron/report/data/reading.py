@@ -136,10 +136,14 @@ def read_samples(
         raise InvalidInput("; ".join(wrong))
     y = labels.to_numpy()
     return Table(
-        pd.DataFrame(X), y if y.dtype.kind in "iufb" else y.astype(str), path.name,
-        tuple(name for name in X if roles[name] == "category"), left_out, holes,
+        pd.DataFrame(X),
+        y if y.dtype.kind in "iufb" else y.astype(str),
+        path.name,
+        tuple(name for name in X if roles[name] == "category"),
+        left_out,
+        holes,
         int((~whole).sum()),
-    )  # fmt: skip
+    )
 
 
 def _role(column: pd.Series[Any], keep: bool) -> str:

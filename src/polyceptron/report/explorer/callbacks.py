@@ -100,7 +100,9 @@ def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             "search": no_update if by_address else address,
             "values": shown,
             "settings": {
-                "settings": plain, "stamp": session.next_stamp(), "caption": caption(settings)
+                "settings": plain,
+                "stamp": session.next_stamp(),
+                "caption": caption(settings),
             },
             "message": message,
             "dress": {
@@ -108,7 +110,7 @@ def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
                 for one, parts in layout.dressing(settings).items()
                 for what, value in parts.items()
             },
-        }  # fmt: skip
+        }
 
 
 def _opened(search: Any, sessions: Sessions, session: Session) -> tuple[form.PageSettings, str]:
@@ -192,9 +194,15 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             without(shown, content.curves, content.simulated),
             content.python,
             ticks + busy,
-            {"mark": content.mark, "stamp": stamp, "stale": stale, "figures": new, "ends": ends,
-             "slots": slots},
-        )  # fmt: skip
+            {
+                "mark": content.mark,
+                "stamp": stamp,
+                "stale": stale,
+                "figures": new,
+                "ends": ends,
+                "slots": slots,
+            },
+        )
 
 
 def _held(held: Any) -> tuple[form.PageSettings, int]:

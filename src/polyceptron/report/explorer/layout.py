@@ -64,7 +64,7 @@ def dressing(settings: form.PageSettings) -> dict[str, dict[str, Any]]:
             low, high = math.ceil(100 * low - 1e-6) / 100, math.floor(100 * high + 1e-6) / 100
             found[f"control-{name}"] = {"min": low, "max": high, "step": 0.01}
         found[f"{name}-value"] = {"children": words[name]}
-    no = (form.ALIKE_ONLY, form.UNEQUAL_ONLY)[settings.alike]
+    no = (form.ALIKE_ONLY, form.UNEQUAL_ONLY)[settings.equal_classes]
     options = [{"label": words, "value": n} for n, (words, _) in form.SHOWN.items() if n not in no]
     spectrum, (_, first, second) = spectrum_words(settings.written("features")), settings.titles
     return found | {
@@ -134,9 +134,14 @@ def _control(values: Mapping[str, Any], dress: Mapping[str, Any], name: str) -> 
         slider = dcc.Input(id=this, type="range", value=value, debounce=0.15, **own)
         return html.Div([_div("range-label", label, words), slider], className="field", **place)
     box = dcc.Input(
-        id=this, type="number", value=value, min=kind.low, max=kind.high,
-        step=1 if kind.whole else "any", debounce=0.4,
-    )  # fmt: skip
+        id=this,
+        type="number",
+        value=value,
+        min=kind.low,
+        max=kind.high,
+        step=1 if kind.whole else "any",
+        debounce=0.4,
+    )
     return html.Div([label, box], className="field", **place)
 
 

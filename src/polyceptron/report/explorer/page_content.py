@@ -49,9 +49,12 @@ def caption(settings: form.PageSettings) -> str:
 
 
 TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).parent), autoescape=select_autoescape(),
-    trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
-)  # fmt: skip
+    loader=FileSystemLoader(Path(__file__).parent),
+    autoescape=select_autoescape(),
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
 
 
 def python_lines(
@@ -75,13 +78,23 @@ def python_lines(
     looks = drawing.extrema_looks(settings).items()
     marked = {n: (one["label"], MARKERS[one["marker"]], one["colour"]) for n, one in looks}
     return TEMPLATES.get_template("script.jinja").render(
-        page=settings, runs=simulations, students=students, column=form.SHOWN[settings.shown][1],
+        page=settings,
+        runs=simulations,
+        students=students,
+        column=form.SHOWN[settings.shown][1],
         by_name=not all(hasattr(polyceptron, type(one).__name__) for one in every),
-        many=settings.teacher.n_classes > 3, tol=asking.tolerance(settings),
-        scored=asking.tested(settings), tolerance=asking.tolerance, tested=asking.tested, ends=ends,
-        teacher=_teacher, written=_estimator, caption=caption, band=drawing.BAND,
+        many=settings.teacher.n_classes > 3,
+        tol=asking.tolerance(settings),
+        scored=asking.tested(settings),
+        tolerance=asking.tolerance,
+        tested=asking.tested,
+        ends=ends,
+        teacher=_teacher,
+        written=_estimator,
+        caption=caption,
+        band=drawing.BAND,
         looks=pformat(marked, width=96, sort_dicts=False),
-    )  # fmt: skip
+    )
 
 
 def _teacher(settings: form.PageSettings) -> str:
@@ -108,9 +121,13 @@ def page_html(settings: form.PageSettings, figures: Figures, words: str, code: s
     from plotly.offline import get_plotlyjs
 
     return TEMPLATES.get_template("lecture.html").render(
-        title=caption(settings), figures=figures, words=words, code=code, version=VERSION,
+        title=caption(settings),
+        figures=figures,
+        words=words,
+        code=code,
+        version=VERSION,
         plotly=get_plotlyjs(),
-    )  # fmt: skip
+    )
 
 
 QUICK_WAIT, SLOW_WAIT = 0.7, 0.1  # seconds to wait for an answer before showing what there is
@@ -191,7 +208,7 @@ class PageContent:
         """The three figures, by the ids of their graphs."""
         settings, curves, simulated = self.settings, self.curves, self.simulated
         phase = drawing.phase_words(settings, self.limits)
-        if settings.alike:
+        if settings.equal_classes:
             last = drawing.landscape_figure(settings, self.found.get("landscape"), phase)
         else:
             last = drawing.confusion_figure(settings, self.points)

@@ -63,7 +63,7 @@ def learning_figure(
             low, high = max(it, state.low), min(algo, state.high)
             shades.append(pic.Shade(low, high, BAND, "hard phase"))
     if (floor := limits.get("floor")) is not None:
-        who = "the teacher itself" if state.alike else "the best rule"
+        who = "the teacher itself" if state.equal_classes else "the best rule"
         look: Any = {"colour": FAINT, "dash": "dot", "label": f"floor: {who}"}
         across = (state.low, state.high)
         traces.append(pic.Trace(across, (floor, floor), hover=f"<br>ε {floor:.6g}", **look))
@@ -135,9 +135,12 @@ def confusion_figure(state: PageSettings, points: Curves) -> Figure:
     y = pic.Axis("class", low=k + 0.5, high=0.5 - 0.08 * k, ticks=labels, words=names)
     at, up, values, words = zip(*cells[:-1], strict=True) if cells else ((), (), (), ())
     trace = pic.Trace(
-        at, up, kind="cells", colour=pic.COLOURS["cross-entropy"],
+        at,
+        up,
+        kind="cells",
+        colour=pic.COLOURS["cross-entropy"],
         customdata=tuple(zip(values, words, strict=True)),
-    )  # fmt: skip
+    )
     title = f"chance of a guess given the class, at α = {state.alpha:.4g}"
     panel = pic.Panel((trace,) if cells else (), x, y, notes=tuple(notes), title=title)
     return _figure(panel, state)
@@ -181,7 +184,7 @@ def landscape_figure(state: PageSettings, found: Found | None, phase: str) -> Fi
 
 def phase_words(state: PageSettings, limits: Found) -> str:
     """Where the chosen α lies, in a few words."""
-    if not state.alike:
+    if not state.equal_classes:
         return ""
     if not state.finite_prior:
         return "no transition: the error decays smoothly"
@@ -303,10 +306,12 @@ def symbols(
     means, name = average_instances(frame(one.rows)).sort_values("alpha"), one.state.simulation
     hover = "%{y:.6g} %{customdata[0]}<br>runs %{customdata[1]}"
     look |= {
-        "kind": "symbols", "colour": colours[name], "label": one.label,
+        "kind": "symbols",
+        "colour": colours[name],
+        "label": one.label,
         "marker": pic.MARKERS[one.number % len(pic.MARKERS)],
         "hover": f"<br>α %{{x:.4g}}<br>{symbol}{hover}",
-    }  # fmt: skip
+    }
     trace = pic.trace_of(means, "alpha", column, error_column(column), **look)
     spread = ("single run" if error != error else f"± {error:.1g}" for error in trace.y_error)
     return replace(trace, customdata=tuple(zip(spread, means["instances"].tolist(), strict=True)))

@@ -50,7 +50,7 @@ def _task(kind: str, settings: form.PageSettings, *names: str) -> Task:
 
 def limits_task(settings: form.PageSettings) -> Task | None:
     """What the range of α follows: transitions and α_s; with the floor, if there is any of it."""
-    needed = settings.finite_prior or settings.noisy or not settings.alike
+    needed = settings.finite_prior or settings.noisy or not settings.equal_classes
     return _task("limits", settings, *PROBLEM) if needed else None
 
 
@@ -72,7 +72,7 @@ def tasks_of(settings: form.PageSettings) -> list[Task]:
         own = {"estimators": name}
         curves.append(own | _task("curve", alone, *PROBLEM, *STUDENT, *GRID, *scored))
         points.append(own | _task("point", alone, *PROBLEM, *STUDENT, "alpha") | {"points": 1})
-    others = [_task("landscape", settings, *PROBLEM, "alpha")] if settings.alike else points
+    others = [_task("landscape", settings, *PROBLEM, "alpha")] if settings.equal_classes else points
     return [*([limits] if limits else []), *others, *curves]
 
 
@@ -98,7 +98,7 @@ def is_slow(task: Task) -> bool:
     """Whether a task may take more than a second, so that it must not hold up the others."""
     settings = settings_of_task(task)
     k, name, sparse = settings.teacher.n_classes, task.get("estimators"), "l1" in task
-    if not settings.alike:
+    if not settings.equal_classes:
         return k > 2
     quick = name and not sparse and settings.estimator(name).explicit
     return not quick and (k > 3 or sparse or task.get("ridge_rule") == form.OPTIMAL)
@@ -137,10 +137,10 @@ def _limits(settings: form.PageSettings) -> dict[str, Any]:
     many = teacher.n_classes > 3
     if settings.finite_prior:
         found |= transitions(teacher, 0.01 if many else None).as_dict()
-    if settings.noisy and settings.alike:
+    if settings.noisy and settings.equal_classes:
         found["floor"] = error_floor(teacher.channel, teacher.n_classes)
         found["alpha_s"] = separability(teacher, 0.02 if many else None).alpha_s
-    if not settings.alike:
+    if not settings.equal_classes:
         found["floor"] = float(population_floor(teacher).value)
     return found
 
@@ -149,16 +149,25 @@ def _curve(settings: form.PageSettings) -> Iterator[dict[str, Any]]:
     """The points of the page, then where the line still bends, twice as many in all."""
     teacher: Any = settings.teacher
     estimator = settings.estimator(settings.estimators[0])
-    few, scores = teacher.n_classes <= 3, settings.shown in form.SCORES and settings.alike
+    few, scores = teacher.n_classes <= 3, settings.shown in form.SCORES and settings.equal_classes
     # Of few classes the points with branches share their tables: one costs as much as all of them.
-    whole = settings.alike and (estimator.explicit or (estimator.branches and few and not scores))
+    whole = settings.equal_classes and (
+        estimator.explicit or (estimator.branches and few and not scores)
+    )
     # A search takes a second with many classes; between two the error is off by 1e-4 at most.
     parts = drawn_parts(
-        teacher, estimator, settings.low, settings.high, log=settings.scale == "log",
+        teacher,
+        estimator,
+        settings.low,
+        settings.high,
+        log=settings.scale == "log",
         first=settings.points if whole else min(settings.points, FIRST),
-        most=2 * settings.points + 20 * estimator.branches, at_a_time=None if whole else CHUNK,
-        searched=math.inf if scores else 1, branch="all", tol=tolerance(settings),
-    )  # fmt: skip
+        most=2 * settings.points + 20 * estimator.branches,
+        at_a_time=None if whole else CHUNK,
+        searched=math.inf if scores else 1,
+        branch="all",
+        tol=tolerance(settings),
+    )
     rows: list[Row] = []
     for number, part in enumerate(parts):
         if scores and (few or number == 0):  # of many classes a score takes seconds
@@ -186,4 +195,4 @@ def simulation_messages(settings: form.PageSettings) -> Iterator[dict[str, Any]]
 
 def tested(settings: form.PageSettings) -> int | None:
     """How many new samples a run is tried on for its scores; else its error is exact."""
-    return TEST_SAMPLES if settings.shown in form.SCORES and settings.alike else None
+    return TEST_SAMPLES if settings.shown in form.SCORES and settings.equal_classes else None

@@ -25,10 +25,12 @@ LOOPBACK = (HOST, "localhost", "[::1]")
 CALLBACK = "/_dash-update-component"
 TOKEN_FIELD = {"id": "page-token", "property": "data"}
 HEADERS = {
-    "X-Frame-Options": "DENY", "Content-Security-Policy": "frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-}  # fmt: skip
+}
 ASIDE = (  # a link that another page opened by itself: nothing is computed until it is pressed
     '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>polyceptron explorer</title>'
     "</head><body><p>Another page has sent you here. "

@@ -25,13 +25,15 @@ PATIENCE = 30.0  # seconds that a browser may take to send its request
 def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Dash:
     """The page as a Dash application; `key` must be in the address if other machines reach it."""
     app = Dash(
-        "polyceptron.report.explorer", title="polyceptron explorer", update_title="",
+        "polyceptron.report.explorer",
+        title="polyceptron explorer",
+        update_title="",
         serve_locally=True,
         meta_tags=[
             {"name": "viewport", "content": "width=device-width, initial-scale=1"},
             {"name": "description", "content": "Learning curves of multi-class classifiers."},
         ],
-    )  # fmt: skip
+    )
     app.index_string = app.index_string.replace("<html>", '<html lang="en">')
     names: tuple[str, ...] = (*LOOPBACK, f"[{host}]" if ":" in host else host)
     with contextlib.suppress(ValueError):
@@ -70,9 +72,13 @@ def serve(
 
         app = make_app(sessions, host, key)
         server = make_server(
-            host, here.getsockname()[1], app.server, threaded=True, request_handler=Handler,
+            host,
+            here.getsockname()[1],
+            app.server,
+            threaded=True,
+            request_handler=Handler,
             fd=here.fileno(),
-        )  # fmt: skip
+        )
         ready()
         server.serve_forever()
     finally:

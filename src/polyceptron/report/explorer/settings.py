@@ -211,9 +211,10 @@ class PageSettings:
     error_scale: str = _one_of("linear", "Vertical axes", AXIS)
     shown: str = _one_of("overlaps", "Show", {name: words for name, (words, _) in SHOWN.items()})
     simulation: str = _one_of(
-        "amp", "Method",
+        "amp",
+        "Method",
         {name: LABELS.get(name) or MEMBERS["estimators"][of].words for name, of in METHODS.items()},
-    )  # fmt: skip
+    )
     dimension: int = _number(300, "Dimension d", "the dimension d", 10, 5000)
     places: int = _number(8, "Values of α", "the number of α values of a simulation", 1, 40)
     runs: int = _number(2, "Runs at each", "the number of runs", 1, 50)
@@ -222,8 +223,13 @@ class PageSettings:
     @property
     def teacher(self) -> md.Population:
         """What is to be learnt; the perceptron has two classes whatever k is."""
-        return _population(self.model, self.k, self.shares, self.separation,
-                           *(self.written(kind) for kind in NUMBERS))  # fmt: skip
+        return _population(
+            self.model,
+            self.k,
+            self.shares,
+            self.separation,
+            *(self.written(kind) for kind in NUMBERS),
+        )
 
     @property
     def shares(self) -> tuple[float, ...] | None:
@@ -248,14 +254,14 @@ class PageSettings:
         return channel is not None and not channel.noiseless
 
     @property
-    def alike(self) -> bool:
+    def equal_classes(self) -> bool:
         """Whether classes are."""
         return self.teacher.symmetric
 
     @property
     def finite_prior(self) -> bool:
         """Whether there are transitions."""
-        return self.alike and self.teacher.prior.support is not None  # type: ignore[attr-defined]
+        return self.equal_classes and self.teacher.prior.support is not None  # type: ignore[attr-defined]
 
     def estimator(self, name: str) -> md.Estimator:
         """The estimator of that name with the numbers, the penalty and the weights of the page."""
@@ -264,7 +270,7 @@ class PageSettings:
             one = one.with_ridge(OPTIMAL if self.ridge_rule == OPTIMAL else self.ridge)
         elif one.takes_ridge:
             one = one.with_ridge(penalty=self.penalty_name)
-        if self.alike or not hasattr(one, "class_weight"):
+        if self.equal_classes or not hasattr(one, "class_weight"):
             return one
         weights = None if self.class_weight == "none" else self.class_weight
         return replace(one, intercept=self.intercept != "none", class_weight=weights)  # type: ignore[type-var]
@@ -294,7 +300,7 @@ class PageSettings:
             rest |= {"penalty", "l1", "ridge", "ridge_rule"}
         rest |= {"l1"} if self.penalty == RIDGE else {"ridge_rule"}  # only a ridge is searched for
         rest |= {"ridge"} if self.ridge_rule == OPTIMAL and self.penalty == RIDGE else set()
-        rest |= {"intercept", "class_weight"} if self.alike else set()
+        rest |= {"intercept", "class_weight"} if self.equal_classes else set()
         return rest | ({"low", "high"} if self.range_rule == FOLLOW else set())
 
     @property
@@ -302,7 +308,7 @@ class PageSettings:
         """What the three figures are called."""
         order = self.shown in ("overlaps", "correlation", "variance")
         second = "Order parameters" if order else self.words("shown").capitalize()
-        third = "Free-entropy landscape" if self.alike else "Confusion matrix"
+        third = "Free-entropy landscape" if self.equal_classes else "Confusion matrix"
         return "Learning curves", second, third
 
     def words(self, name: str) -> str:
@@ -359,8 +365,8 @@ def make_settings(values: Mapping[str, Any]) -> PageSettings:
             checked[number] = MEMBERS[kind][checked[kind]].first
     settings = PageSettings(**checked)  # a population may not exist with these numbers
     settings = replace(settings, **{name: getattr(PageSettings, name) for name in settings.idle})
-    if settings.shown in (ALIKE_ONLY, UNEQUAL_ONLY)[settings.alike]:
-        settings = replace(settings, shown="overlaps" if settings.alike else "recall")
+    if settings.shown in (ALIKE_ONLY, UNEQUAL_ONLY)[settings.equal_classes]:
+        settings = replace(settings, shown="overlaps" if settings.equal_classes else "recall")
     if settings.low >= settings.high:
         ends = f"{settings.low:g} to {settings.high:g}"
         raise InvalidInput(f"the range of α must go upwards, got {ends}")

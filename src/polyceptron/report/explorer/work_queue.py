@@ -48,10 +48,14 @@ class WorkerProcess:
     def __init__(self) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "polyceptron.report.explorer.work_queue"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            encoding="utf-8", env={**os.environ, **ONE_THREAD},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+            env={**os.environ, **ONE_THREAD},
             start_new_session=True,  # a Ctrl-C at the terminal is ours to handle
-        )  # fmt: skip
+        )
         self._messages: queue.Queue[Message] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 

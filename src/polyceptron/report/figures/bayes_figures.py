@@ -253,9 +253,13 @@ def phase_transitions(table: pd.DataFrame) -> pic.Panel:
     k = pic.numbers(low["n_classes"])
     pairs = list(zip(low["alpha"], high["alpha"], strict=True))
     band = pic.Trace(
-        k, tuple((a + b) / 2 for a, b in pairs), tuple((b - a) / 2 for a, b in pairs),
-        kind="band", colour="#E69F00", label="hard: possible, not found by AMP",
-    )  # fmt: skip
+        k,
+        tuple((a + b) / 2 for a, b in pairs),
+        tuple((b - a) / 2 for a, b in pairs),
+        kind="band",
+        colour="#E69F00",
+        label="hard: possible, not found by AMP",
+    )
     old = table[table["model"] == "perceptron"]
     looks = {
         "alpha_algo": (pic.COLOURS["amp"], "square", high),

@@ -26,9 +26,11 @@ from polyceptron.theory.margins import default_grid, margin_law
 from polyceptron.version import VERSION
 
 CURVES_4A = spec.Curves(
-    0, 5.0, (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0),
+    0,
+    5.0,
+    (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0),
     fits=(("cross-entropy", 0.01), ("square", 1.0), ("max-margin", None), ("square", 0.0)),
-)  # fmt: skip
+)
 CURVES_4B = spec.Curves(
     1.0, 1e4, (1.0, 2.0, 4.0, 8.0, 16.0, 32.0), (("square", 1.0), ("cross-entropy", 1.0)), log=True
 )
@@ -110,26 +112,37 @@ def ridge_panel(table: pd.DataFrame) -> pic.Panel:
 
 fig4c, fig4d = (
     spec.figure(
-        f"fig4{letter}", f"Figure 4{letter}: {name} against its ridge, k = 3",
+        f"fig4{letter}",
+        f"Figure 4{letter}: {name} against its ridge, k = 3",
         partial(_ridges, estimator),
         f"Error of {words} against λ. Lines: theory; symbols: fits, with standard errors{best}",
     )(ridge_panel)
     for letter, estimator, name, words, best in (
-        ("c", "cross-entropy", "cross-entropy", "cross-entropy",
-         "; stars: the best λ at each α, which falls with α."),
+        (
+            "c",
+            "cross-entropy",
+            "cross-entropy",
+            "cross-entropy",
+            "; stars: the best λ at each α, which falls with α.",
+        ),
         ("d", "square", "square loss", "the square loss", ". The best λ is the same at every α."),
     )
-)  # fmt: skip
+)
 
 
 CURVES_DESCENT = spec.Curves(
-    0, 4.0, (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0),
-    fits=(("square", 0.0), ("square", 0.01), ("square", 1.0), ("cross-entropy", 0.01)), lines=(),
+    0,
+    4.0,
+    (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0),
+    fits=(("square", 0.0), ("square", 0.01), ("square", 1.0), ("cross-entropy", 0.01)),
+    lines=(),
     instances="further_instances",
-)  # fmt: skip
+)
 QUANTITIES = {
-    ERROR: "*ε_{gen}*", "training_error": "training error", "training_loss": "training loss",
-}  # fmt: skip
+    ERROR: "*ε_{gen}*",
+    "training_error": "training error",
+    "training_loss": "training loss",
+}
 
 
 @spec.figure("double-descent", "Double descent and the training error, k = 3", CURVES_DESCENT)
@@ -143,12 +156,13 @@ def double_descent(table: pd.DataFrame) -> pic.Picture:
         panel = curves_panel(table, y=name)
         first, last = not panels, len(panels) == len(QUANTITIES) - 1
         panel = replace(
-            in_one_line(pic.placed(panel, "upper right", columns=2)) if first
+            in_one_line(pic.placed(panel, "upper right", columns=2))
+            if first
             else replace(panel, legend=None),
             x=pic.Axis(pic.AXES["alpha"] if last else "", low=0, high=CURVES_DESCENT.high + 0.05),
             y=pic.Axis(label, low=0.15, high=1.05) if first else replace(panel.y, label=label),
             marks=(pic.Mark(1.0, "*α = 1*" if first else ""),),
-        )  # fmt: skip
+        )
         panels.append(panel)
     return pic.Picture(tuple(panels), height=5.2)
 

@@ -68,12 +68,23 @@ class Profile:
 
 QUICK = Profile("quick")
 PAPER = Profile(
-    "paper", amp_dimension=1000, amp_runs=20, erm_dimension=1000, erm_instances=250,
-    further_instances=50, noisy_instances=50, line_points=160, symbols=24,
-    amp_classes=(2, 3, 5, 10), amp_classes_dimension=1000, amp_classes_runs=20,
-    error_tolerance=2e-4, transition_tolerance=0.005, separable_dimension=300,
+    "paper",
+    amp_dimension=1000,
+    amp_runs=20,
+    erm_dimension=1000,
+    erm_instances=250,
+    further_instances=50,
+    noisy_instances=50,
+    line_points=160,
+    symbols=24,
+    amp_classes=(2, 3, 5, 10),
+    amp_classes_dimension=1000,
+    amp_classes_runs=20,
+    error_tolerance=2e-4,
+    transition_tolerance=0.005,
+    separable_dimension=300,
     transition_classes=(2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 25, 30, 40, 50),
-)  # fmt: skip
+)
 PROFILES = {profile.name: profile for profile in (QUICK, PAPER)}
 
 
@@ -146,9 +157,18 @@ def figure_row(source: str, estimator: str, **more: Any) -> Row:
 
 
 def line_rows(
-    estimator: str, ridge: Any, low: float, high: float, marks: list[float], most: int, *,
-    n_classes: int = 3, noise: str = "none", log: bool = False, tol: float | None = None,
-) -> list[Row]:  # fmt: skip
+    estimator: str,
+    ridge: Any,
+    low: float,
+    high: float,
+    marks: list[float],
+    most: int,
+    *,
+    n_classes: int = 3,
+    noise: str = "none",
+    log: bool = False,
+    tol: float | None = None,
+) -> list[Row]:
     """A smooth line of theory with Gaussian weights, at the marks too; `log` is of both axes."""
     teacher, student = Teacher(n_classes, noise=noise), make_estimator(estimator, ridge)
     asked: dict[str, Any] = {"log": log, "log_y": log, "also": marks, "first": min(FIRST, most)}

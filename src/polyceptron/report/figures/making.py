@@ -55,9 +55,20 @@ QUANTITIES = (
 DATA = ("model", "n_classes", "prior", "noise", "features", "ratio", "alpha", "dimension")
 PLACE = (*DATA[:-1], "way", "estimator", "ridge", "iteration")
 COLUMNS = (
-    "figure", "quantity", "source", *PLACE, "dimension", "instances", "mean", "standard_error",
-    "theory", "theory_uncertainty", "z", "p", "judged",
-)  # fmt: skip
+    "figure",
+    "quantity",
+    "source",
+    *PLACE,
+    "dimension",
+    "instances",
+    "mean",
+    "standard_error",
+    "theory",
+    "theory_uncertainty",
+    "z",
+    "p",
+    "judged",
+)
 
 
 class Verdict(NamedTuple):
@@ -137,12 +148,18 @@ def _row(figure: str, quantity: str, one: Mapping[Any, Any], judged: bool) -> di
     distance = abs(one["value"] - one["value_theory"])
     return {
         **{name: one.get(name) for name in (*PLACE, "source", "dimension", "instances")},
-        "figure": figure, "quantity": quantity, "mean": one["value"], "standard_error": error,
-        "theory": one["value_theory"], "theory_uncertainty": unsure, "judged": judged,
-        "z": None if distance < ROUNDING
+        "figure": figure,
+        "quantity": quantity,
+        "mean": one["value"],
+        "standard_error": error,
+        "theory": one["value_theory"],
+        "theory_uncertainty": unsure,
+        "judged": judged,
+        "z": None
+        if distance < ROUNDING
         else deviation(one["value"], np.nan_to_num(error), one["value_theory"], unsure),
         "p": _chance(distance - ALLOWANCE / one["dimension"], both, int(one["instances"])),
-    }  # fmt: skip
+    }
 
 
 def _chance(excess: float, spread: float, instances: int) -> float:
@@ -181,13 +198,28 @@ COMPUTED = "computed"
 FIGURES: dict[str, spec.FigureSpec] = {
     figure.name: figure
     for figure in (
-        bayes.fig2a, bayes.fig2b, bayes.fig3, erm.fig4a, erm.fig4b, erm.fig4c, erm.fig4d,
-        bayes.more_classes, bayes.phase_transitions, erm.double_descent, bayes.amp_trajectory,
-        erm.margin_laws, erm.rival_rules, noisy.noisy_curves, noisy.separable_alphas,
-        noisy.calibration_of_softmax, noisy.noisy_phases, mixed.imbalance, mixed.mixtures,
+        bayes.fig2a,
+        bayes.fig2b,
+        bayes.fig3,
+        erm.fig4a,
+        erm.fig4b,
+        erm.fig4c,
+        erm.fig4d,
+        bayes.more_classes,
+        bayes.phase_transitions,
+        erm.double_descent,
+        bayes.amp_trajectory,
+        erm.margin_laws,
+        erm.rival_rules,
+        noisy.noisy_curves,
+        noisy.separable_alphas,
+        noisy.calibration_of_softmax,
+        noisy.noisy_phases,
+        mixed.imbalance,
+        mixed.mixtures,
         mixed.twins,
     )
-}  # fmt: skip
+}
 
 
 def choose_figures(names: Sequence[str] = ()) -> list[spec.FigureSpec]:
@@ -273,9 +305,11 @@ def gallery_html(figures: list[spec.FigureSpec]) -> str:
     contents = "\n".join(f'  <a href="#{f.name}">{escape(f.name)}</a>' for f in figures)
     blocks = (
         block.substitute(
-            name=f.name, title=escape(f.title), words=escape(as_plain(f.caption)),
+            name=f.name,
+            title=escape(f.title),
+            words=escape(as_plain(f.caption)),
             caption=as_html(f.caption),
         )
         for f in figures
-    )  # fmt: skip
+    )
     return page.substitute(version=VERSION, contents=contents, blocks="".join(blocks))

@@ -166,9 +166,11 @@ def mixtures(table: pd.DataFrame) -> pic.Panel:
     panel, ends = replace(panel, traces=traces), (RATIOS[0], RATIOS[-1])
     pooled = [
         pic.Trace(ends, (y, y), colour=t.colour, dash="dash", width=0.8, in_legend=False)
-        for t in panel.traces if t.kind == "line"
-        for x, y in zip(t.x, t.y, strict=True) if x == 1
-    ]  # fmt: skip
+        for t in panel.traces
+        if t.kind == "line"
+        for x, y in zip(t.x, t.y, strict=True)
+        if x == 1
+    ]
     lowest = table[floor].drop_duplicates("ratio").sort_values("ratio")
     grey = pic.COLOURS["unstable"]
     best = pic.trace_of(lowest, "ratio", ERROR, colour=grey, dash="dot", label="best linear rule")
@@ -188,13 +190,21 @@ def digits_rows(ridge: float, draws: int, sizes: list[float]) -> list[spec.Row]:
     found = twin_report(X, y, ERM(ridge=ridge), train_sizes=sizes, draws=draws)
     return [
         spec.figure_row(
-            str(row.model), "cross-entropy", model="mixture", n_classes=10, ridge=ridge,
-            n_samples=row.n_samples, alpha=row.alpha, dimension=row.dimension,
-            generalisation_error=row.error, error_bar=row.error_uncertainty,
-            instances=row.instances, status="ok",
+            str(row.model),
+            "cross-entropy",
+            model="mixture",
+            n_classes=10,
+            ridge=ridge,
+            n_samples=row.n_samples,
+            alpha=row.alpha,
+            dimension=row.dimension,
+            generalisation_error=row.error,
+            error_bar=row.error_uncertainty,
+            instances=row.instances,
+            status="ok",
         )
         for row in found.frame.itertuples()
-    ]  # fmt: skip
+    ]
 
 
 @spec.figure(

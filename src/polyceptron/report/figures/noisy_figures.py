@@ -24,10 +24,14 @@ from polyceptron.theory.separability import separability
 NOISE = "softmax:3"
 NOISY = Teacher(3, noise=NOISE)
 CURVES_NOISY = spec.Curves(
-    0, 12.0, (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0), noise=NOISE, instances="noisy_instances",
+    0,
+    12.0,
+    (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0),
+    noise=NOISE,
+    instances="noisy_instances",
     fits=(("cross-entropy", 0.1), ("square", 1.0)),
     lines=(("bayes", None), ("cross-entropy", 0.0)),
-)  # fmt: skip
+)
 
 
 def floor_rows(noise: str) -> list[spec.Row]:
@@ -99,11 +103,15 @@ def _phase_panel(table: pd.DataFrame, kind: str) -> pic.Panel:
     known = rows[rows["alpha"].notna()]
     traces = tuple(
         pic.trace_of(
-            known[known["branch"] == name], "noise_size", "alpha", colour=pic.COLOURS[role],
-            dash=pic.DASHES.get(role, "solid"), label=label,
+            known[known["branch"] == name],
+            "noise_size",
+            "alpha",
+            colour=pic.COLOURS[role],
+            dash=pic.DASHES.get(role, "solid"),
+            label=label,
         )
         for (name, label), role in zip(TRANSITION_LABELS.items(), ("bayes", "amp"), strict=True)
-    )  # fmt: skip
+    )
     x, lows, highs = traces[0].x, traces[0].y, traces[1].y
     closes = len(known) < len(rows)
     wide = (0.25 if closes else 0.8) * x[-1]  # where there is room between the lines
@@ -203,11 +211,16 @@ def measured_rows(ridge: float, dimension: int, instances: int) -> list[spec.Row
         runs.append(cells.agg({"confidence": "mean", "accuracy": "mean", "count": "sum"}))
     base = spec.figure_row("erm", "cross-entropy", alpha=ALPHA, ridge=ridge, dimension=dimension)
     return [
-        base | {"instances": instances, "accuracy_standard_error": cell["accuracy"].sem(),
-                "confidence": cell["confidence"].mean(), "accuracy": cell["accuracy"].mean()}
+        base
+        | {
+            "instances": instances,
+            "accuracy_standard_error": cell["accuracy"].sem(),
+            "confidence": cell["confidence"].mean(),
+            "accuracy": cell["accuracy"].mean(),
+        }
         for _, cell in pd.concat(runs).groupby(level=0)
         if len(cell) == instances and cell["count"].mean() > 50
-    ]  # fmt: skip
+    ]
 
 
 def best_rows(most: int) -> list[spec.Row]:

@@ -27,8 +27,8 @@ from scipy.special import log_ndtr
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import gauss
 from polyceptron.problem.channels.channel import Channel, UtilityLaw
-from polyceptron.problem.law import Law
 from polyceptron.problem.losses.coordinates import AdditivePull
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.sides.fields.integrand import FieldsStudent
 
 Mask = NDArray[np.bool_]
@@ -48,7 +48,7 @@ _HELD = 15.0  # what L weighs is followed down to e^−15 of its peak
 _ROOT = math.sqrt(2 * math.pi)
 
 
-class Levels(NamedTuple):
+class CompetitorLevels(NamedTuple):
     """C (c,), weights (c,) for k ∫ dC, and the chance (c,) that a utility is below C."""
 
     C: Array
@@ -57,7 +57,7 @@ class Levels(NamedTuple):
 
 
 @lru_cache(maxsize=128)
-def winning_levels(channel: Channel, n_classes: int, n: int) -> Levels:
+def winning_levels(channel: Channel, n_classes: int, n: int) -> CompetitorLevels:
     """Nodes for the level of the largest of k utilities, φ(g)Φ(g)^{k−1} in its normal score g."""
     k = n_classes
     grid = np.linspace(-_FARTHEST, _FARTHEST, 4001)
@@ -76,7 +76,7 @@ def winning_levels(channel: Channel, n_classes: int, n: int) -> Levels:
             C = C + np.clip((log_ndtr(g) - log_cdf) / hazard, -1.0, 1.0)
     log_cdf, hazard = law.values(C)
     stretch = np.exp(-0.5 * g**2 - log_cdf) / (_ROOT * hazard)  # dC/dg
-    return Levels(C, k * (g[1] - g[0]) * stretch, np.exp(log_ndtr(g)))
+    return CompetitorLevels(C, k * (g[1] - g[0]) * stretch, np.exp(log_ndtr(g)))
 
 
 class Contest(NamedTuple):
@@ -91,12 +91,12 @@ class Contest(NamedTuple):
     width: float  # of the utilities
     root: float
     n_competitors: int
-    levels: Levels
+    levels: CompetitorLevels
     edges: Array
 
     def part(self, rows: slice) -> Contest:
         """Some of the levels."""
-        levels = Levels(*(field[rows] for field in self.levels))
+        levels = CompetitorLevels(*(field[rows] for field in self.levels))
         return self._replace(levels=levels, edges=self.edges[:, rows])
 
     def around(self, x: Array) -> tuple[Array, Array]:
@@ -164,7 +164,7 @@ class Contest(NamedTuple):
 
 
 def contests(
-    student: FieldsStudent, channel: Channel, n_classes: int, law: Law, n: int
+    student: FieldsStudent, channel: Channel, n_classes: int, law: ScalarOrder, n: int
 ) -> list[Contest]:
     """Each way in which the label may arise: utilities with n levels, and guesses; no edges yet."""
     pull, k, guess = student.additive(law.V), n_classes, channel.guess(n_classes)
@@ -172,12 +172,18 @@ def contests(
     unknown = np.full((3, n), math.nan)
     C, weight, below = winning_levels(channel, k, n)
     known = Contest(
-        pull, law.rho, channel.utility_law(law.residual), channel.width(law.residual),
-        math.sqrt(law.q), k - 1, Levels(C, (1 - k * guess) * weight, below), unknown,
-    )  # fmt: skip
+        pull,
+        law.rho,
+        channel.utility_law(law.residual),
+        channel.width(law.residual),
+        math.sqrt(law.q),
+        k - 1,
+        CompetitorLevels(C, (1 - k * guess) * weight, below),
+        unknown,
+    )
     if guess == 0:
         return [known]
-    free = Levels(np.array([math.inf]), np.array([k * guess]), np.ones(1))
+    free = CompetitorLevels(np.array([math.inf]), np.array([k * guess]), np.ones(1))
     return [known, known._replace(law=None, levels=free, edges=unknown[:, :1])]
 
 

@@ -40,7 +40,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.panels import legendre_rule
 from polyceptron.problem.channels import Channel
-from polyceptron.problem.law import Law
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.sides.fields.integrand import FEW, BayesStudent
 
 _OFTEN, _LEVELS = 0.005, (4, 3)  # of the panels, by whether guesses soften them: 3e-11 or better
@@ -59,7 +59,7 @@ def known_entropy(channel: Channel, n_classes: int) -> float:
 
 def few_moments(channel: Channel, v: float, n_classes: int) -> tuple[float, float]:
     """I and the excess of two or three classes at residual variance v."""
-    law = Law.bayes(min(max(v, 1e-20), 1 - _SURE))
+    law = ScalarOrder.bayes(min(max(v, 1e-20), 1 - _SURE))
     student = BayesStudent(channel, n_classes)
     level = _LEVELS[channel.guess(n_classes) >= _OFTEN]
     found = FEW[n_classes].place(student, channel, n_classes, law, level)(law)

@@ -35,9 +35,9 @@ import numpy as np
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, blend_breaks, panel_rule
 from polyceptron.problem.channels import Channel
-from polyceptron.problem.law import Law
 from polyceptron.problem.losses import Loss
 from polyceptron.problem.losses.coordinates import AdditivePull, Coordinates, Pull
+from polyceptron.problem.order import ScalarOrder
 
 
 class Averages(NamedTuple):
@@ -56,7 +56,7 @@ class Averages(NamedTuple):
         """One replicate: the mean of all."""
         return self if len(self.M) == 1 else Averages(*(x.mean(keepdims=True) for x in self))
 
-    def doubt(self, law: Law, by_parts: float = 1.0) -> float:
+    def doubt(self, law: ScalarOrder, by_parts: float = 1.0) -> float:
         """What one replicate misses: of the mass, and of C = (m/q)M − D, relative to C and D."""
         D = self.D_plus - self.D_minus
         parts = np.abs(self.C + D - self.M * (law.m / law.q)) / (self.C + np.abs(D) + 1e-300)
@@ -86,7 +86,7 @@ class BayesStudent(Coordinates):
         return None
 
     def explicit_averages(
-        self, law: Law, signal: float, n_classes: int
+        self, law: ScalarOrder, signal: float, n_classes: int
     ) -> tuple[float, float, float, float] | None:
         return None
 
@@ -112,7 +112,7 @@ class BayesStudent(Coordinates):
 
 
 FieldsStudent = Loss | BayesStudent
-Averaging = Callable[[Law], Averages]
+Averaging = Callable[[ScalarOrder], Averages]
 
 
 class Rule(ABC):
@@ -129,7 +129,7 @@ class Rule(ABC):
 
     @abstractmethod
     def place(
-        self, student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
+        self, student: FieldsStudent, channel: Channel, n_classes: int, law: ScalarOrder, level: int
     ) -> Averaging:
         """The averages as a function of the law; nodes placed for `law` serve any near it."""
 
@@ -163,7 +163,7 @@ class Scales(NamedTuple):
         return blend_breaks(sets, 0.0, self.high)
 
 
-def field_scales(channel: Channel, law: Law, n_classes: int) -> Scales:
+def field_scales(channel: Channel, law: ScalarOrder, n_classes: int) -> Scales:
     """The scales at a law. A label may be drawn far below the boundary: then nodes reach there."""
     sigma = math.sqrt(2 * law.q)
     width = math.sqrt(2) * channel.width(law.residual) / law.slope if law.slope > 0 else sigma
@@ -174,9 +174,15 @@ def field_scales(channel: Channel, law: Law, n_classes: int) -> Scales:
 
 
 def average(
-    channel: Channel, law: Law, gaps: Array, weight: Array, pull: Pull, *, n_classes: int,
+    channel: Channel,
+    law: ScalarOrder,
+    gaps: Array,
+    weight: Array,
+    pull: Pull,
+    *,
+    n_classes: int,
     n_replicates: int = 1,
-) -> Averages:  # fmt: skip
+) -> Averages:
     """The averages from gaps (c, n), weights (n,) and the pull there, n = replicates × nodes.
 
     c is k − 1, or less where the other classes cannot have the largest utility.
@@ -224,13 +230,13 @@ class PanelsTwo(Rule):
     n_levels = len(orders)
 
     def place(
-        self, student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
+        self, student: FieldsStudent, channel: Channel, n_classes: int, law: ScalarOrder, level: int
     ) -> Averaging:
         own = student.coordinates
         breaks = field_scales(channel, law, 2).gap_breaks()
         nodes, weights = panel_rule(own.line_breaks(breaks, law.V), self.orders[level])
 
-        def averages(law: Law) -> Averages:
+        def averages(law: ScalarOrder) -> Averages:
             gaps, stretch, pull = own.on_line(nodes, law.V)
             weight = weights * stretch * ordered_density(gaps, law.q)
             return average(channel, law, gaps, weight, pull, n_classes=2)
@@ -246,7 +252,7 @@ class PanelsThree(Rule):
     left = 0.1
 
     def place(
-        self, student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
+        self, student: FieldsStudent, channel: Channel, n_classes: int, law: ScalarOrder, level: int
     ) -> Averaging:
         order, V = self.orders[level], law.V
         scales = field_scales(channel, law, 3)
@@ -267,7 +273,7 @@ class PanelsThree(Rule):
         used = (weights > 0) & (exponent < _NEGLIGIBLE)
         row, along, weights = rows[used], along[used], weights[used]
 
-        def averages(law: Law) -> Averages:
+        def averages(law: ScalarOrder) -> Averages:
             gaps, stretch, pull = plane.on_plane(row, along, law.V)
             weight = weights * stretch * ordered_density(gaps, law.q)
             return average(channel, law, gaps, weight, pull, n_classes=3)

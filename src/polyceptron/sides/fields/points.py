@@ -20,8 +20,8 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, uniform_replicates
 from polyceptron.numerics.panels import CUTOFF
 from polyceptron.problem.channels import Channel
-from polyceptron.problem.law import Law
 from polyceptron.problem.losses.coordinates import Coordinates
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.sides.fields import integrand as rules
 
 SEED = 20_090
@@ -39,7 +39,12 @@ class Points(rules.Rule):
     sampled = True
 
     def place(
-        self, student: rules.FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
+        self,
+        student: rules.FieldsStudent,
+        channel: Channel,
+        n_classes: int,
+        law: ScalarOrder,
+        level: int,
     ) -> rules.Averaging:
         k, own = n_classes, student.coordinates
         near = _felt(own, channel, k, law) if k > _MANY else k
@@ -48,15 +53,22 @@ class Points(rules.Rule):
         pieces = next(p for p in (1, 2, 4, 8, N_REPLICATES) if below.size <= p * _CHUNK or p > 8)
         size = len(weight) // pieces
 
-        def averages(law: Law) -> rules.Averages:
+        def averages(law: ScalarOrder) -> rules.Averages:
             parts = []
             for start in range(0, len(weight), size):
                 part = slice(start, start + size)
                 gaps = math.sqrt(law.q) * below[:, part]
-                parts.append(rules.average(
-                    channel, law, gaps, weight[part], own.at_gaps(gaps, law.V),
-                    n_classes=k, n_replicates=N_REPLICATES // pieces,
-                ))  # fmt: skip
+                parts.append(
+                    rules.average(
+                        channel,
+                        law,
+                        gaps,
+                        weight[part],
+                        own.at_gaps(gaps, law.V),
+                        n_classes=k,
+                        n_replicates=N_REPLICATES // pieces,
+                    )
+                )
             found = rules.Averages(*map(np.concatenate, zip(*parts, strict=True)))
             if not own.jumps:
                 return found
@@ -67,7 +79,12 @@ class Points(rules.Rule):
 
 
 def boundary_points(
-    student: Coordinates, channel: Channel, k: int, law: Law, level: int, near: int | None = None
+    student: Coordinates,
+    channel: Channel,
+    k: int,
+    law: ScalarOrder,
+    level: int,
+    near: int | None = None,
 ) -> tuple[Array, Array, Array]:
     """Gaps x₁ − x_h (k−1, n) in units of √q, weights (n,) and x₁ (n,), n = replicates × points.
 
@@ -81,7 +98,7 @@ def boundary_points(
 
 
 def _in_cube(
-    student: Coordinates, channel: Channel, k: int, law: Law, cube: Array
+    student: Coordinates, channel: Channel, k: int, law: ScalarOrder, cube: Array
 ) -> tuple[Array, Array, Array]:
     """Of points (c + 1, n) of the unit cube, c = k − 1 or the number of classes that are near."""
     centre = centre_law(k)
@@ -100,7 +117,7 @@ def _in_cube(
     return np.concatenate([_SQRT2 * delta[None], first - ndtri_exp(below)]), weight, first
 
 
-def _felt(own: Coordinates, channel: Channel, k: int, law: Law) -> int:
+def _felt(own: Coordinates, channel: Channel, k: int, law: ScalarOrder) -> int:
     """How many of the other classes, the nearest first, count for the label or its pull."""
     cube = np.random.default_rng(SEED).random((k, _TRIED))
     near = replace(law, q=law.q / 2)
@@ -149,7 +166,7 @@ centre_law = lru_cache(maxsize=64)(CentreLaw)
 
 
 def _gap_map(
-    student: Coordinates, channel: Channel, k: int, law: Law
+    student: Coordinates, channel: Channel, k: int, law: ScalarOrder
 ) -> Callable[[Array], tuple[Array, Array]]:
     """u in (0, 1) → (δ, dδ/du): a mixture of the densities of the two-class integrands."""
     sigma, width, low = rules.field_scales(channel, law, k)

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import gauss, legendre_rule
 from polyceptron.problem.channels import Channel
-from polyceptron.problem.law import Law
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.sides.fields.contest import Competitors, Contest, competitor_nodes, contests
 from polyceptron.sides.fields.integrand import Averages, Averaging, FieldsStudent, Rule
 
@@ -88,18 +88,18 @@ class Sums(Rule):
         return student.additive(1.0) is not None and channel.utility_law(1.0) is not None
 
     def place(
-        self, student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
+        self, student: FieldsStudent, channel: Channel, n_classes: int, law: ScalarOrder, level: int
     ) -> Averaging:
         """Nodes follow laws near a point of a lattice smoothly; farther off it is chosen again."""
         corner = _corner(law)
 
-        def averages(law: Law) -> Averages:
+        def averages(law: ScalarOrder) -> Averages:
             nonlocal corner
             if not (law.q > 1 / _NO_LAW and law.V > 1 / _NO_LAW and law.tau < _NO_LAW):
                 return Averages(*(np.full(1, math.nan) for _ in Averages._fields))
             if np.abs(_logarithms(law) - corner).max() > _FAR:
                 corner = _corner(law)
-            near = Law(*np.exp(corner).tolist())
+            near = ScalarOrder(*np.exp(corner).tolist())
             with np.errstate(all="ignore"):
                 return _averages(student, channel, n_classes, level, near, law)
 
@@ -108,7 +108,12 @@ class Sums(Rule):
 
 @lru_cache(maxsize=256)  # a root is asked for its averages again
 def _averages(
-    student: FieldsStudent, channel: Channel, n_classes: int, level: int, near: Law, law: Law
+    student: FieldsStudent,
+    channel: Channel,
+    n_classes: int,
+    level: int,
+    near: ScalarOrder,
+    law: ScalarOrder,
 ) -> Averages:
     """At a law, what counts known from another."""
     size, r = SIZES[level], n_classes - 1
@@ -133,16 +138,18 @@ def _averages(
 
 
 @lru_cache(maxsize=64)  # neighbouring problems ask for the same
-def _searched(student: FieldsStudent, channel: Channel, n_classes: int, law: Law) -> list[Array]:
+def _searched(
+    student: FieldsStudent, channel: Channel, n_classes: int, law: ScalarOrder
+) -> list[Array]:
     return [each.search() for each in contests(student, channel, n_classes, law, _SEARCHED)]
 
 
-def _corner(law: Law) -> Array:
+def _corner(law: ScalarOrder) -> Array:
     """The point of a lattice of logarithms next to a law."""
     return np.asarray(np.round(_logarithms(law) / _LATTICE) * _LATTICE)
 
 
-def _logarithms(law: Law) -> Array:
+def _logarithms(law: ScalarOrder) -> Array:
     return np.log(np.maximum([law.tau, law.q, law.V], 1e-300))
 
 

@@ -57,7 +57,7 @@ _PUSHES = 1e-7  # a force that is not rounding
 _AT_ONCE = 16_384  # points of a teacher's labels
 
 
-class FieldsOrder(NamedTuple):
+class MatrixOrder(NamedTuple):
     """m (G, r), Q (G, r, r), V (G, r, r), b (r,); of a teacher A (r, r), and Q holds E."""
 
     m: Array
@@ -67,7 +67,7 @@ class FieldsOrder(NamedTuple):
     A: Array
 
 
-class MatrixHats(NamedTuple):
+class MatrixConjugates(NamedTuple):
     """m̂ (G, r), Q̂ (G, r, r), V̂ (G, r, r), and M̂ (r, r) of a teacher (else 0)."""
 
     m: Array
@@ -262,9 +262,9 @@ class Block(NamedTuple):
 
 
 class MatrixAverages(NamedTuple):
-    """Hats, training samples' loss and error, and what nodes' weights miss of 1 at worst."""
+    """Conjugates, training samples' loss and error, and what nodes' weights miss of 1 at worst."""
 
-    hats: MatrixHats
+    hats: MatrixConjugates
     loss: float
     error: float
     missed: float = 0.0
@@ -274,7 +274,7 @@ class MatrixAverages(NamedTuple):
         """From means of f, ffᵀ, −∂f over each group and of f∂Zᵀ, then the other fields."""
         m, Q, V, M, *rest = means
         each = p.alpha * p.population.group_shares[:, None, None]
-        hats = MatrixHats(each[:, 0] * m, each * Q, each * V, p.alpha * M)
+        hats = MatrixConjugates(each[:, 0] * m, each * Q, each * V, p.alpha * M)
         return cls(hats, *map(float, rest))
 
 
@@ -285,7 +285,7 @@ def root(Q: Array) -> Array:
     return np.asarray(np.linalg.cholesky(Q + 1e-15 * np.trace(Q) * np.eye(len(Q))))
 
 
-def given_fields(problem: MatrixProblem, law: FieldsOrder) -> tuple[Array, Array, Array]:
+def given_fields(problem: MatrixProblem, law: MatrixOrder) -> tuple[Array, Array, Array]:
     """Var ω = ARAᵀ + E, and z | ω: slope (r, r) of its mean, and covariance."""
     R, A, E = problem.R, law.A, law.Q[0]
     Q = A @ R @ A.T + E
@@ -328,11 +328,11 @@ class MatrixFields:
         own = [Block(*b[:2], *c) for b, c in zip(self.blocks, cut, strict=True)]
         return MatrixFields(self.problem, own)
 
-    def __call__(self, law: FieldsOrder) -> MatrixAverages:
+    def __call__(self, law: MatrixOrder) -> MatrixAverages:
         """The averages at a law."""
         return self.replicated(law)[0]
 
-    def replicated(self, law: FieldsOrder) -> list[MatrixAverages]:
+    def replicated(self, law: MatrixOrder) -> list[MatrixAverages]:
         """The averages at a law over all points, then over each replicate."""
         p, (G, r), R = self.problem, law.m.shape, len(self.blocks[0].x)
         T = difference_basis(r + 1)

@@ -28,8 +28,8 @@ from polyceptron.numerics.panels import smooth_boxes
 from polyceptron.problem.channels.correlated import label_chances
 from polyceptron.problem.losses import Loss
 from polyceptron.sides.matrix.fields import (
-    FieldsOrder,
     MatrixAverages,
+    MatrixOrder,
     MatrixProblem,
     curvature,
     given_fields,
@@ -106,7 +106,7 @@ class GroupLaw(NamedTuple):
     C: Array | None
 
 
-def group_law(problem: MatrixProblem, law: FieldsOrder, c: int) -> GroupLaw:
+def group_law(problem: MatrixProblem, law: MatrixOrder, c: int) -> GroupLaw:
     r, slope, C, Q = law.m.shape[1], None, None, law.Q[c]
     if problem.taught:
         Q, slope, C = given_fields(problem, law)
@@ -153,7 +153,7 @@ def _edges(problem: MatrixProblem, at: GroupLaw) -> Array:
 class GraphFields:
     """Averages at fixed nodes: boxes on which the integrand at `law` is smooth."""
 
-    def __init__(self, problem: MatrixProblem, law: FieldsOrder, level: int) -> None:
+    def __init__(self, problem: MatrixProblem, law: MatrixOrder, level: int) -> None:
         self.problem = problem
         k, r, loss = problem.n_classes, problem.n_classes - 1, problem.loss
         angle = np.linspace(0, 2 * math.pi, 24, endpoint=False)
@@ -190,7 +190,7 @@ class GraphFields:
                 g = graph(loss, y, nodes[keep], weight)
                 self.blocks.append((c, y, chance * volume[keep], g))
 
-    def __call__(self, law: FieldsOrder) -> MatrixAverages:
+    def __call__(self, law: MatrixOrder) -> MatrixAverages:
         """The averages at a law."""
         p, (G, r) = self.problem, law.m.shape
         laws = [group_law(p, law, c) for c in range(G)]

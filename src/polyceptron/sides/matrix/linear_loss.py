@@ -21,9 +21,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from polyceptron.numerics import Array
-from polyceptron.problem.law import Law
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.populations import Population
-from polyceptron.sides.matrix.fields import FieldsOrder, MatrixProblem
+from polyceptron.sides.matrix.fields import MatrixOrder, MatrixProblem
 
 _STEPS = 200
 _CLOSE = 1e-13  # of the last step of v, relative
@@ -31,11 +31,11 @@ _CLOSE = 1e-13  # of the last step of v, relative
 
 def is_linear(problem: MatrixProblem) -> bool:
     """Whether f is linear in ω with a slope that is a number: a mixture and the square loss."""
-    averages = problem.loss.explicit_averages(Law(1.0, 1.0, 1.0), 1.0, 3)
+    averages = problem.loss.explicit_averages(ScalarOrder(1.0, 1.0, 1.0), 1.0, 3)
     return averages is not None and not problem.taught
 
 
-def linear_law(problem: MatrixProblem) -> FieldsOrder:
+def linear_law(problem: MatrixProblem) -> MatrixOrder:
     """The fixed point; a LinAlgError where rounding leaves none."""
     p, population, T = problem, problem.population, problem.basis
     r, shares = p.n_classes - 1, problem.population.group_shares
@@ -64,7 +64,7 @@ def linear_law(problem: MatrixProblem) -> FieldsOrder:
     known = np.tensordot(slope, delta[:, :, None] * delta[:, None, :], 1)
     made = (known + spread(m_hat)).reshape(len(v), -1)
     Q = np.asarray(np.linalg.solve(np.eye(len(v)) - slope, made), float).reshape(-1, r, r)
-    law = FieldsOrder(K @ m_hat, Q, v[:, None, None] * np.eye(r), b, np.zeros((r, r)))
+    law = MatrixOrder(K @ m_hat, Q, v[:, None, None] * np.eye(r), b, np.zeros((r, r)))
     if not all(np.isfinite(each).all() for each in law) or np.linalg.eigvalsh(Q).min() <= 0:
         raise np.linalg.LinAlgError("the fields have no covariance")
     return law

@@ -36,9 +36,9 @@ from polyceptron.numerics import Array
 from polyceptron.problem.channels.correlated import label_chances
 from polyceptron.problem.populations import Population
 from polyceptron.sides.matrix.fields import (
-    FieldsOrder,
     MatrixAverages,
-    MatrixHats,
+    MatrixConjugates,
+    MatrixOrder,
     MatrixProblem,
     matrix_pull,
 )
@@ -52,13 +52,13 @@ _LEFT = 0.1  # of a group outside the nodes
 _STEP = 1e-4  # of a field, for a difference of pulls
 _FREE = 0.01  # of the directions of weights, at least, that margins leave free
 
-Fields = Callable[[FieldsOrder], MatrixAverages]
+Fields = Callable[[MatrixOrder], MatrixAverages]
 _upper = lru_cache(np.triu_indices)
 
 
 def weights_side(
-    population: Population, R: Array, hats: MatrixHats, ridge: float, b: Array
-) -> FieldsOrder:
+    population: Population, R: Array, hats: MatrixConjugates, ridge: float, b: Array
+) -> MatrixOrder:
     """The law of the fields after a round; b (r,) is handed through."""
     levels = population.levels_of_features
     if levels is None:
@@ -73,10 +73,10 @@ def weights_side(
         A = (u * X).sum(0)
         E = E + (u * ((X - A) @ R @ (X - A).swapaxes(1, 2))).sum(0)
     V, m = np.einsum("lc,lij->cij", s, f * S), (gram @ hats.m @ S).sum(0)
-    return FieldsOrder(m, (E + E.swapaxes(1, 2)) / 2, V, b, A)
+    return MatrixOrder(m, (E + E.swapaxes(1, 2)) / 2, V, b, A)
 
 
-def _in_full(population: Population, hats: MatrixHats, ridge: float, b: Array) -> FieldsOrder:
+def _in_full(population: Population, hats: MatrixConjugates, ridge: float, b: Array) -> MatrixOrder:
     """Covariances without common eigenvectors."""
     mu, sigma = population.full_features  # type: ignore[misc]
     d, r = mu.shape[1], hats.m.shape[1]
@@ -98,7 +98,7 @@ def _in_full(population: Population, hats: MatrixHats, ridge: float, b: Array) -
     mean = S @ np.einsum("ci,ca->ia", hats.m, mu).reshape(size)
     Q = traced(S @ flat(hats.Q) @ S + np.outer(mean, mean))
     m = np.einsum("ia,ca->ci", mean.reshape(r, d), mu) / d
-    return FieldsOrder(m, (Q + Q.swapaxes(1, 2)) / 2, traced(S), b, np.zeros((r, r)))
+    return MatrixOrder(m, (Q + Q.swapaxes(1, 2)) / 2, traced(S), b, np.zeros((r, r)))
 
 
 def _mapped(function: Callable[[Array], Array], S: Array) -> Array:
@@ -116,7 +116,7 @@ def _own(problem: MatrixProblem) -> int:
     return 1 if one else len(problem.population.group_shares)
 
 
-def pack(problem: MatrixProblem, law: FieldsOrder) -> Array:
+def pack(problem: MatrixProblem, law: MatrixOrder) -> Array:
     """θ of a law."""
     r, n = len(law.b), _own(problem)
     i = _upper(r)
@@ -128,7 +128,7 @@ def pack(problem: MatrixProblem, law: FieldsOrder) -> Array:
     return np.concatenate([p.ravel() for p in parts])
 
 
-def unpack(problem: MatrixProblem, theta: Array) -> FieldsOrder:
+def unpack(problem: MatrixProblem, theta: Array) -> MatrixOrder:
     """The law at θ."""
     p, r, n = problem, problem.n_classes - 1, _own(problem)
     G, i, half = len(p.population.group_shares), _upper(r), r * (r + 1) // 2
@@ -145,7 +145,7 @@ def unpack(problem: MatrixProblem, theta: Array) -> FieldsOrder:
     rest = scale * theta[2 * n * half :][: size * r].reshape(size, r)
     A, m = (rest, np.zeros((G, r))) if p.taught else (np.zeros((r, r)), rest)
     b = theta[len(theta) - r :] * (1 + scale) if p.intercept else np.zeros(r)
-    return FieldsOrder(m, Q, V, b, A)
+    return MatrixOrder(m, Q, V, b, A)
 
 
 def start(problem: MatrixProblem) -> Array:
@@ -159,14 +159,14 @@ def start(problem: MatrixProblem) -> Array:
     eye = np.eye(r) * s[:, None, None]
     V = max(1 / (p.ridge + 0.25 * p.alpha), 1e-6)
     b = np.log(p.weight * p.population.class_shares) @ T if p.intercept else np.zeros(r)
-    return pack(p, FieldsOrder(0.3 * T, eye, V * eye, b, 0.3 * np.eye(r)))
+    return pack(p, MatrixOrder(0.3 * T, eye, V * eye, b, 0.3 * np.eye(r)))
 
 
-def matrix_rounds(problem: MatrixProblem, fields: Fields) -> Iterator[FieldsOrder]:
+def matrix_rounds(problem: MatrixProblem, fields: Fields) -> Iterator[MatrixOrder]:
     """The law of a student that knows nothing, then after each plain round, without end."""
     p, G, r = problem, len(problem.population.group_shares), problem.n_classes - 1
     square = np.zeros((G, r, r))
-    none = MatrixHats(square[:, 0], square, square, np.zeros((r, r)))
+    none = MatrixConjugates(square[:, 0], square, square, np.zeros((r, r)))
     law = weights_side(p.population, p.R, none, p.ridge, np.zeros(r))
     while True:
         yield law
@@ -177,7 +177,7 @@ def matrix_rounds(problem: MatrixProblem, fields: Fields) -> Iterator[FieldsOrde
         law = weights_side(p.population, p.R, hats, p.ridge, b)
 
 
-def _without_spread(problem: MatrixProblem, law: FieldsOrder) -> MatrixHats:
+def _without_spread(problem: MatrixProblem, law: MatrixOrder) -> MatrixConjugates:
     """Of fields that do not vary: one point for each label, and −∂f by differences around it."""
     p, channel, r = problem, problem.population.label_channel, len(law.b)
     m, Q, V, M = (np.zeros_like(each) for each in (law.m, law.Q, law.V, law.A))
@@ -199,7 +199,7 @@ def _without_spread(problem: MatrixProblem, law: FieldsOrder) -> MatrixHats:
 class Solved(NamedTuple):
     """The law, its vector, the averages there, whether it arrived, and at which nodes."""
 
-    law: FieldsOrder
+    law: MatrixOrder
     theta: Array
     averages: MatrixAverages
     converged: bool
@@ -222,7 +222,7 @@ class Anderson:
     changes: list[Array] = field(default_factory=list)
 
     @cached_property
-    def linear(self) -> list[FieldsOrder]:
+    def linear(self) -> list[MatrixOrder]:
         """The law, if it is known in closed form."""
         try:
             return [linear_law(self.problem)] if is_linear(self.problem) else []
@@ -270,7 +270,7 @@ class Anderson:
             theta = theta + _clipped(step, longest)
         return Solved(law, theta, averages, converged, fields)
 
-    def _scale_free(self, law: FieldsOrder, hats: MatrixHats, b: Array) -> FieldsOrder:
+    def _scale_free(self, law: MatrixOrder, hats: MatrixConjugates, b: Array) -> MatrixOrder:
         """A round of hard margins, whose pulls are ∝ 1/V: all but V is taken at S = V as it is."""
         p, one = self.problem, self.problem.population.levels_of_features
         s = one.variance[0]  # type: ignore[union-attr]
@@ -281,7 +281,7 @@ class Anderson:
         free = _mapped(lambda v: np.maximum(v, _FREE), np.eye(len(b)) - bound) / p.ridge
         return after._replace(V=s[:, None, None] * free)
 
-    def residual(self, law: FieldsOrder, averages: MatrixAverages, theta: Array) -> Array | None:
+    def residual(self, law: MatrixOrder, averages: MatrixAverages, theta: Array) -> Array | None:
         """The step of one round; None where it is not a law."""
         p, b = self.problem, law.b
         try:

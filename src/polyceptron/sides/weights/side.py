@@ -54,7 +54,7 @@ from polyceptron.numerics import AnyArray, Array
 from polyceptron.numerics.estimate import N_REPLICATES
 from polyceptron.numerics.special import ChebyshevProxy, chebyshev_proxy, local_gauss, points
 from polyceptron.problem import AnyTeacher
-from polyceptron.problem.law import Hats, Law
+from polyceptron.problem.order import Conjugates, ScalarOrder
 from polyceptron.sides.weights import point_rows, row_sums
 from polyceptron.sides.weights.sign_table import EDGES, is_sign, sign_table
 
@@ -272,10 +272,10 @@ class PriorSide:
         each = one_row(seen.ravel()).reshape(seen.shape)
         return np.asarray(each @ (self.power * self.fraction))
 
-    def __call__(self, hats: Hats, column: int = 0) -> Law:
+    def __call__(self, hats: Conjugates, column: int = 0) -> ScalarOrder:
         """The law of the mean (column 0) or of one replicate after a step of the plain loop."""
         v = float(self.moments(np.array([hats.q]), np.array([column]))[0][0])
-        return Law.bayes(v) if v > 0 else Law(math.inf, 1.0, 0.0)
+        return ScalarOrder.bayes(v) if v > 0 else ScalarOrder(math.inf, 1.0, 0.0)
 
     def moments(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
         """v and ψ at q̂ (n,), each in its column (n,)."""

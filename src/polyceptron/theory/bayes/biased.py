@@ -18,7 +18,7 @@ from scipy.special import xlogy
 
 from polyceptron.checks import difference_basis
 from polyceptron.errors import InvalidInput
-from polyceptron.numerics import Array, short_products
+from polyceptron.numerics import Array, with_one_blas_thread
 from polyceptron.numerics.estimate import Estimate
 from polyceptron.problem.channels.correlated import label_chances
 from polyceptron.problem.populations import AnyTeacher
@@ -32,7 +32,7 @@ _RARE = 1e-200  # a chance that stands for 0
 _STEEP = 10.0  # |d ln ε/d ln C| at most
 
 
-@short_products
+@with_one_blas_thread
 def biased_bayes(
     teacher: AnyTeacher, alpha: float
 ) -> tuple[scores.PopulationScores, Array, float, Status]:
@@ -50,7 +50,9 @@ def biased_bayes(
     def one_round(C: Array, order: int) -> tuple[Array, Array, Array]:
         """The next C, weights (n,) and Z (n, k)."""
         at = scores.TeacherFields(R - C, R, b, channel)
-        law = scores.FieldsLaw(np.ones(1), 0 * b[None], scores.lifted((R - C)[None]), b, at)
+        law = scores.FieldsDistribution(
+            np.ones(1), 0 * b[None], scores.lifted((R - C)[None]), b, at
+        )
         parts = [(x @ T, w[0]) for _, x, w, _ in scores.orthant_panels(law, order, told=False)]
         means, weight = (np.concatenate(each) for each in zip(*parts, strict=True))
         Z, slopes = label_chances(channel, means, C)

@@ -26,8 +26,8 @@ import numpy as np
 from polyceptron.checks import check_alphas, check_tolerance
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
-from polyceptron.numerics import AnyArray, short_products
-from polyceptron.problem.law import PaperMatrices
+from polyceptron.numerics import AnyArray, with_one_blas_thread
+from polyceptron.problem.order import PaperMatrices
 from polyceptron.problem.populations import AnyTeacher, check_teacher
 from polyceptron.rows import BRANCHES, Status, kind_of, make_row
 from polyceptron.sides.weights.side import effort
@@ -151,7 +151,7 @@ def _read(curve: SolutionCurve, at: CurvePoints, uncertainty: AnyArray) -> list[
     ]
 
 
-@short_products
+@with_one_blas_thread
 def fixed_points(
     teacher: AnyTeacher, alpha: Any, tol: float | None = None, *, branch: str = "all"
 ) -> list[FixedPoint]:

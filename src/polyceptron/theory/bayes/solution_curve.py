@@ -48,7 +48,7 @@ from scipy.optimize.elementwise import find_minimum
 from polyceptron.display import steps
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import AnyArray
-from polyceptron.numerics.estimate import from_replicates
+from polyceptron.numerics.estimate import estimate_from_replicates
 from polyceptron.problem.populations import AnyTeacher, check_teacher
 from polyceptron.sides.generalisation import angle, error_from_angle, error_on_labels
 from polyceptron.sides.weights.side import Index, PriorSide, effort
@@ -163,7 +163,7 @@ class SolutionCurve:
         v_error, i_error = self.rule_errors(at.q_hat)
         # I falls as 1/√v at worst, so half of the error of ln v is passed on to α.
         moved = np.log(self._replicates(at).alpha / at.alpha[:, None])
-        return np.asarray(from_replicates(moved).uncertainty + (i_error + 0.5 * v_error))
+        return np.asarray(estimate_from_replicates(moved).uncertainty + (i_error + 0.5 * v_error))
 
     def error_uncertainty(self, at: CurvePoints, gap: AnyArray) -> AnyArray:
         """Uncertainty (n,) of the generalisation error at fixed α.
@@ -185,8 +185,8 @@ class SolutionCurve:
         log_alpha = np.log(found.alpha / at.alpha[:, None])
         with np.errstate(divide="ignore", invalid="ignore"):
             moved = by_v[:, None] * (found.v - at.v[:, None]) - by_alpha[:, None] * log_alpha
-            total = total + from_replicates(moved).uncertainty
-            u = u + from_replicates(log_alpha).uncertainty
+            total = total + estimate_from_replicates(moved).uncertainty
+            u = u + estimate_from_replicates(log_alpha).uncertainty
             return np.where(u < gap, total * (1 + u / gap + u), np.inf)
 
     def entropy_uncertainty(self, at: CurvePoints) -> AnyArray:
@@ -197,7 +197,7 @@ class SolutionCurve:
         found = self._replicates(at)  # Φ = (r/2) q̂v + ψ + αΨ_out
         psi = found.free_entropy - found.alpha * found.channel_entropy
         psi -= 0.5 * self.teacher.reduced_rank * found.q_hat * found.v
-        return total + from_replicates(psi).uncertainty
+        return total + estimate_from_replicates(psi).uncertainty
 
     def _replicates(self, at: CurvePoints) -> CurvePoints:
         """Every replicate's point at the same q̂: (n, R), or (n, 1) of the mean."""

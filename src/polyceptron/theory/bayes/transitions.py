@@ -29,7 +29,7 @@ from scipy.optimize import brentq
 
 from polyceptron.checks import check_tolerance
 from polyceptron.display import ShortDisplay, steps
-from polyceptron.numerics import short_products
+from polyceptron.numerics import with_one_blas_thread
 from polyceptron.problem.populations import AnyTeacher, check_teacher
 from polyceptron.rows import Status
 from polyceptron.sides.weights.side import effort
@@ -88,7 +88,7 @@ class Jumps(NamedTuple):
         return in_order and it.alpha - it.uncertainty <= algo.alpha + algo.uncertainty
 
 
-@short_products
+@with_one_blas_thread
 def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
     """α_IT and α_algo of a teacher.
 
@@ -127,7 +127,7 @@ def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
     )
 
 
-@short_products
+@with_one_blas_thread
 def all_jumps(teacher: AnyTeacher, tol: float | None = None) -> Jumps:
     """Every α at which the best error, or that of message passing, jumps.
 

@@ -20,7 +20,7 @@ import numpy as np
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
-from polyceptron.problem.law import Law
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.rows import Status
 from polyceptron.sides.generalisation import error_slope
 from polyceptron.sides.scalar import Problem
@@ -174,7 +174,7 @@ def _with_search(problem: Problem, found: Minimum, tol: float) -> ErmFixedPoint:
     if known.tangent is None:
         return point
     moved = known.theta + found.width * known.tangent
-    there = Law(*np.exp(moved).tolist())
+    there = ScalarOrder(*np.exp(moved).tolist())
     loss_before, error_before = _training(problem, point.law, point.law)
     loss_after, error_after = _training(problem, point.law, there)
     return replace(
@@ -186,7 +186,7 @@ def _with_search(problem: Problem, found: Minimum, tol: float) -> ErmFixedPoint:
     )
 
 
-def _training(problem: Problem, place: Law, law: Law) -> tuple[float, float]:
+def _training(problem: Problem, place: ScalarOrder, law: ScalarOrder) -> tuple[float, float]:
     """Training loss and training error at a law, with nodes placed for another near by."""
     averages = problem.fields.averages(LEVEL_OF_TRAINING, place)(law).mean()
     error = problem.training_error(law)

@@ -20,9 +20,9 @@ import numpy as np
 from polyceptron.display import steps
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
-from polyceptron.numerics.estimate import from_replicates
+from polyceptron.numerics.estimate import estimate_from_replicates
 from polyceptron.numerics.special import boundary_density
-from polyceptron.problem.law import Law
+from polyceptron.problem.order import ScalarOrder
 from polyceptron.sides.scalar import Problem
 from polyceptron.theory.erm.equations import Equations, Residual, equations
 from polyceptron.theory.erm.square_closed_form import solve_square
@@ -321,7 +321,7 @@ _SCALE, _ROUNDS = 1e-7, 8  # V that stands for 0, and rounds after which κ and 
 _LARGE, _SETTLED = 1e3, 1e-5  # κ that stands for ∞, and a change of κ and τ that is none
 
 
-def small_weights(problem: Problem) -> Law | None:
+def small_weights(problem: Problem) -> ScalarOrder | None:
     """The law of a hinge whose weights may be 0 or nearly so, as where no class has the majority.
 
     At W = 0 the pulls of a sample on the others are any a ≥ 0 of sum 1. For V → 0 and q = κ²V²
@@ -330,18 +330,21 @@ def small_weights(problem: Problem) -> Law | None:
     fixed point is 0. None where a step along the teacher lowers the loss, D > 0 for κ → ∞.
     """
     side = problem.at(ridge=0.0)
-    law = Law(1 / math.sqrt(_SCALE), (_LARGE * _SCALE) ** 2, _SCALE)
+    law = ScalarOrder(1 / math.sqrt(_SCALE), (_LARGE * _SCALE) ** 2, _SCALE)
     for rounds in range(_ROUNDS):
         found = side.fields.averages(0 if side.fields.rule.sampled else 2, law)(law)
-        down = from_replicates(found.D_plus - found.D_minus)
+        down = estimate_from_replicates(found.D_plus - found.D_minus)
         if rounds == 0 and down.value > down.uncertainty:
             return None
         after, before = side.weights(side.fields.hats(found)), law
-        law = Law(after.tau, after.q * (_SCALE / after.V) ** 2, _SCALE)
+        law = ScalarOrder(after.tau, after.q * (_SCALE / after.V) ** 2, _SCALE)
         if max(abs(law.tau / before.tau - 1), abs(law.q / before.q - 1)) < _SETTLED:
             break
-    growth, doubt = after.V / _SCALE, float(from_replicates(found.C).uncertainty / found.C.mean())
+    growth, doubt = (
+        after.V / _SCALE,
+        float(estimate_from_replicates(found.C).uncertainty / found.C.mean()),
+    )
     if growth * (1 + doubt) < 1:
-        return Law(0.0, 0.0, 0.0)
+        return ScalarOrder(0.0, 0.0, 0.0)
     V = (1 - 1 / max(growth, 1 + doubt)) / max(problem.ridge, _SMALL)
-    return Law(law.tau, law.q * (V / _SCALE) ** 2, V)
+    return ScalarOrder(law.tau, law.q * (V / _SCALE) ** 2, V)

@@ -28,7 +28,7 @@ import numpy as np
 
 from polyceptron.display import ShortDisplay
 from polyceptron.numerics import Array
-from polyceptron.problem.law import Hats, Law, PaperMatrices
+from polyceptron.problem.order import Conjugates, PaperMatrices, ScalarOrder
 from polyceptron.problem.penalties import spectrum_sums
 from polyceptron.rows import Status
 from polyceptron.sides.fields.integrand import Averages, Averaging
@@ -45,9 +45,9 @@ class Equations:
 
     problem: Problem
 
-    def law(self, theta: Array) -> Law:
+    def law(self, theta: Array) -> ScalarOrder:
         """The law of the fields at θ."""
-        return Law(math.exp(theta[0]), math.exp(theta[1]), math.exp(theta[2]))
+        return ScalarOrder(math.exp(theta[0]), math.exp(theta[1]), math.exp(theta[2]))
 
     def placed(self, level: int, theta: Array) -> Averaging:
         """The averages on a level, with nodes placed at the law of θ."""
@@ -67,7 +67,7 @@ class Equations:
         """F (unknowns, replicates) at θ, from the averages there."""
         a, p = averages, self.problem
         hats = (p.alpha * np.stack([a.M, a.Q, a.C], 1)).tolist()  # (replicates, 3)
-        after = [[law.tau, law.q, law.V] for law in (p.weights(Hats(*each)) for each in hats)]
+        after = [[law.tau, law.q, law.V] for law in (p.weights(Conjugates(*each)) for each in hats)]
         return np.asarray(theta)[:, None] - _log(np.array(after).T)
 
 
@@ -122,13 +122,24 @@ class ErmFixedPoint(ShortDisplay):
     status: Status = Status.NOT_CONVERGED
 
     @classmethod
-    def at(cls, problem: Problem, law: Law, hats: Hats, **numbers: Any) -> ErmFixedPoint:
+    def at(
+        cls, problem: Problem, law: ScalarOrder, hats: Conjugates, **numbers: Any
+    ) -> ErmFixedPoint:
         """The fixed point of a problem at a law of its fields, with all other numbers given."""
         k = problem.n_classes
         point = cls(
-            k, problem.ridge, problem.alpha, law.m, law.q, law.V, hats.m, hats.q, hats.V, law.tau,
+            k,
+            problem.ridge,
+            problem.alpha,
+            law.m,
+            law.q,
+            law.V,
+            hats.m,
+            hats.q,
+            hats.V,
+            law.tau,
             clean_error=float(error_at_tau(law.tau, k)),
-        )  # fmt: skip
+        )
         return replace(point, **numbers)
 
     @property
@@ -142,6 +153,6 @@ class ErmFixedPoint(ShortDisplay):
         return self.tau / math.hypot(1.0, self.tau)
 
     @property
-    def law(self) -> Law:
+    def law(self) -> ScalarOrder:
         """The law of the fields."""
-        return Law(self.tau, self.q, self.V)
+        return ScalarOrder(self.tau, self.q, self.V)

@@ -17,10 +17,10 @@ from scipy.interpolate import PchipInterpolator
 from polyceptron.checks import check_alpha, check_alphas, check_tolerance
 from polyceptron.display import steps
 from polyceptron.errors import ComputationFailed
-from polyceptron.numerics import Array, short_products
-from polyceptron.numerics.estimate import from_replicates
-from polyceptron.problem.law import Hats, Law
+from polyceptron.numerics import Array, with_one_blas_thread
+from polyceptron.numerics.estimate import estimate_from_replicates
 from polyceptron.problem.losses import LOSSES, Loss, check_symmetric
+from polyceptron.problem.order import Conjugates, ScalarOrder
 from polyceptron.problem.penalties import Penalty
 from polyceptron.problem.populations import AnyTeacher, Mixture, check_population
 from polyceptron.problem.specs import ERM, as_erm
@@ -58,7 +58,7 @@ def erm_fixed_point(
 def erm_fixed_point(
     teacher: AnyTeacher, estimator: Any, alpha: Sequence[float] | Array, tol: float | None = None
 ) -> list[ErmFixedPoint]: ...
-@short_products
+@with_one_blas_thread
 def erm_fixed_point(teacher: Any, estimator: Any, alpha: Any, tol: float | None = None) -> Any:
     """m, q, V and the errors of argmin Σℓ + (λ/2)‖W‖² at n = αd, d → ∞ (eq. SE, corollary 1).
 
@@ -92,7 +92,7 @@ def erm_fixed_point(teacher: Any, estimator: Any, alpha: Any, tol: float | None 
     spec = as_erm(estimator)
     if np.ndim(alpha):  # each as if it were alone
         return [erm_fixed_point(teacher, spec, a, tol) for a in check_alphas(alpha)]
-    if not spec.alike(teacher):
+    if not spec.sees_equal_classes(teacher):
         return unequal.population_point(teacher, spec, alpha, tol)
     if spec.penalty is not None:
         return _with_penalty(teacher, spec.loss, spec.penalty, alpha, tol)
@@ -113,11 +113,19 @@ def erm_fixed_point(teacher: Any, estimator: Any, alpha: Any, tol: float | None 
         if alpha == 0:
             V = 1 / ridge if ridge > 0 and not best else math.inf
         return ErmFixedPoint.at(
-            problem, Law(0.0, 0.0, V), Hats(0.0, 0.0, math.inf if alpha else 0.0), uncertainty=0.0,
-            ridge=math.nan if best else ridge, generalisation_error=guess, clean_error=guess,
-            training_loss=1 + seen, training_loss_uncertainty=seen,
-            training_error=guess + seen, training_error_uncertainty=seen, status=Status.OK,
-        )  # fmt: skip
+            problem,
+            ScalarOrder(0.0, 0.0, V),
+            Conjugates(0.0, 0.0, math.inf if alpha else 0.0),
+            uncertainty=0.0,
+            ridge=math.nan if best else ridge,
+            generalisation_error=guess,
+            clean_error=guess,
+            training_loss=1 + seen,
+            training_loss_uncertainty=seen,
+            training_error=guess + seen,
+            training_error_uncertainty=seen,
+            status=Status.OK,
+        )
     if problem.closed_form:
         if best:
             return square.best_square_point(problem)
@@ -168,7 +176,7 @@ def _with_penalty(
 
 def student_order(
     teacher: AnyTeacher, estimator: ERM, alpha: float, tol: float | None = None
-) -> tuple[ErmFixedPoint, Law, bool]:
+) -> tuple[ErmFixedPoint, ScalarOrder, bool]:
     """Return the fixed point at α, the law of the student's fields, and whether they have a scale.
 
     A hard margin fixes the direction of the weights alone; its law is given at q = V = 1.
@@ -180,7 +188,7 @@ def student_order(
     if estimator.penalty is None:
         hard = loss_at_ridge(estimator.loss, point.ridge, teacher, alpha).scale_free
     if hard or not math.isfinite(point.q):
-        return point, Law(point.tau, 1.0, 1.0), False
+        return point, ScalarOrder(point.tau, 1.0, 1.0), False
     return point, point.law, True
 
 
@@ -209,7 +217,9 @@ def solve(
             if refined is None or sampled.uncertainty <= refined.uncertainty:
                 return sampled
         elif refined is None:
-            return ErmFixedPoint.at(problem, Law(*[math.nan] * 3), Hats(*[math.nan] * 3))
+            return ErmFixedPoint.at(
+                problem, ScalarOrder(*[math.nan] * 3), Conjugates(*[math.nan] * 3)
+            )
     law, hats = system.law(refined.theta), problem.fields.hats(refined.averages)
     loss, loss_spread = float(refined.averages.loss[0]), refined.loss_uncertainty
     if math.isnan(loss) and problem.weights.penalty.quadratic:
@@ -222,21 +232,29 @@ def solve(
             loss, loss_spread = math.nan, math.nan
     mistakes, spread = _mistakes(problem, law, refined)
     return ErmFixedPoint.at(
-        problem, law, hats, generalisation_error=refined.error, uncertainty=refined.uncertainty,
-        training_loss=loss, training_loss_uncertainty=loss_spread,
-        training_error=mistakes, training_error_uncertainty=spread,
+        problem,
+        law,
+        hats,
+        generalisation_error=refined.error,
+        uncertainty=refined.uncertainty,
+        training_loss=loss,
+        training_loss_uncertainty=loss_spread,
+        training_error=mistakes,
+        training_error_uncertainty=spread,
         status=Status.OK if refined.uncertainty <= tol else Status.TOLERANCE_NOT_MET,
-    )  # fmt: skip
+    )
 
 
-def _mistakes(problem: Problem, law: Law, refined: Refined) -> tuple[float, float]:
+def _mistakes(problem: Problem, law: ScalarOrder, refined: Refined) -> tuple[float, float]:
     """The training error and its uncertainty; a probability of margins where nodes are random."""
     measured = float(refined.averages.error[0]), refined.mistakes_uncertainty
     if not problem.fields.rule.sampled and not math.isnan(measured[0]):
         return measured
     value = problem.training_error(law)
     if value is None and not problem.fields.rule.sampled:  # from quasi-random points
-        found = from_replicates(problem.at(by_points=True).fields.averages(_LEVEL, law)(law).error)
+        found = estimate_from_replicates(
+            problem.at(by_points=True).fields.averages(_LEVEL, law)(law).error
+        )
         return float(found.value), float(found.uncertainty)
     if value is None:
         return measured
@@ -298,7 +316,7 @@ def erm_parts(
 
 def erm_row(teacher: AnyTeacher, estimator: ERM, point: Any) -> dict[str, Any]:
     """The row of a fixed point."""
-    if not estimator.alike(teacher):
+    if not estimator.sees_equal_classes(teacher):
         return unequal.population_row(teacher, estimator, point)
     names = ["alpha", "m", "q", "V", "generalisation_error", "uncertainty", "status"]
     names += ["training_error", "training_error_uncertainty"]

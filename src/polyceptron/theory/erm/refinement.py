@@ -148,11 +148,14 @@ def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
         turn = (0.0, 0.0) if before is None else (cost - before[0], mistakes - before[1])
         rest = _LOSS_SLOPE * moved + rule.loss_floor * floor
         yield Refined(
-            new_theta, averages, np.full(len(theta), share * moved + floor), new_error,
+            new_theta,
+            averages,
+            np.full(len(theta), share * moved + floor),
+            new_error,
             uncertainty + system.problem.channel.accuracy + _ROUNDING,
             0.2 * abs(turn[0]) + rest * abs(cost) + _lost(system, root.theta),
             abs(turn[1]) + _mistake_slope(mistakes) * (moved + floor) * mistakes + _ROUNDING,
-        )  # fmt: skip
+        )
         root, moved_before = root._replace(theta=new_theta), moved
         theta, error, before, last = new_theta, new_error, (cost, mistakes), change
 

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from polyceptron.problem.channels import Channel
-from polyceptron.problem.law import Hats, Law
+from polyceptron.problem.order import Conjugates, ScalarOrder
 from polyceptron.problem.spectrum import Spectrum
 from polyceptron.rows import Status
 from polyceptron.sides.generalisation import error_on_labels, error_slope
@@ -72,7 +72,7 @@ def best_square_point(problem: Problem) -> ErmFixedPoint:
 
 def solve_square(
     n_classes: int, signal: float, alpha: float, ridge: float, spectrum: Spectrum
-) -> tuple[Law, float]:
+) -> tuple[ScalarOrder, float]:
     """The law at λ > 0 or in the limit λ → 0⁺ (V = ∞ up to α = rank, where q = ∞), and m."""
     c, rank, kappa = signal, spectrum.rank, remaining_ridge(spectrum, alpha, ridge)
     s, field = spectrum.by_field
@@ -92,7 +92,7 @@ def solve_square(
         V = kappa / ridge * response
     else:
         V = math.inf if alpha <= rank else rank / (alpha - rank)
-    return Law(m / math.sqrt(rest), m * m + rest, V), m
+    return ScalarOrder(m / math.sqrt(rest), m * m + rest, V), m
 
 
 def remaining_ridge(spectrum: Spectrum, alpha: float, ridge: float) -> float:
@@ -122,10 +122,10 @@ def square_fixed_point(problem: Problem) -> ErmFixedPoint:
     signal = problem.channel.signal(k)
     law, m = solve_square(k, signal, alpha, problem.ridge, problem.weights.spectrum)
     shrink = 1 / (1 + law.V)
-    hats = Hats(0.0, 0.0, alpha * shrink)
+    hats = Conjugates(0.0, 0.0, alpha * shrink)
     if math.isfinite(law.V):
         Q = (1 / k - 2 * m * signal + law.q) * shrink**2
-        hats = Hats(alpha * signal * shrink, alpha * Q, alpha * shrink)
+        hats = Conjugates(alpha * signal * shrink, alpha * Q, alpha * shrink)
     mistakes, bar = problem.training_error(law), 1e-12 + problem.channel.accuracy
     return ErmFixedPoint.at(
         problem,
@@ -142,7 +142,7 @@ def square_fixed_point(problem: Problem) -> ErmFixedPoint:
     )
 
 
-def square_training_loss(problem: Problem, law: Law) -> float:
+def square_training_loss(problem: Problem, law: ScalarOrder) -> float:
     """E ‖z − e_y‖²/2 over training samples, all k coordinates, at the proximal point.
 
     On 1⊥ it is r Q/2. Along (1, …, 1) the target is the constant 1/√k: inputs of mean 0 carry
@@ -155,6 +155,6 @@ def square_training_loss(problem: Problem, law: Law) -> float:
     if averages is None:
         return math.nan
     k, shrink = problem.n_classes, 1 / (1 + law.V) ** 2
-    noise = problem.weights(Hats(0.0, 1.0, float(averages.C[0]) * problem.alpha)).q
+    noise = problem.weights(Conjugates(0.0, 1.0, float(averages.C[0]) * problem.alpha)).q
     along = shrink / (k * (1 - problem.alpha * shrink * noise))
     return ((k - 1) * float(averages.Q[0]) + along) / 2

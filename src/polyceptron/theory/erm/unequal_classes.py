@@ -16,8 +16,8 @@ import numpy as np
 from polyceptron.checks import check_alpha, check_tolerance
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.numerics import Array, short_products
-from polyceptron.numerics.estimate import Estimate, from_replicates, student_quantile
+from polyceptron.numerics import Array, with_one_blas_thread
+from polyceptron.numerics.estimate import Estimate, estimate_from_replicates, student_quantile
 from polyceptron.problem.losses import LOSSES, check_symmetric
 from polyceptron.problem.mixture import LARGEST_FULL
 from polyceptron.problem.population import numbers_text
@@ -25,10 +25,15 @@ from polyceptron.problem.populations import Population
 from polyceptron.problem.specs import ERM, Probabilities
 from polyceptron.rows import Status, make_row
 from polyceptron.sides.fresh_scores import N_BINS, Fresh, binned
-from polyceptron.sides.matrix.fields import FieldsOrder, MatrixFields, MatrixProblem
+from polyceptron.sides.matrix.fields import MatrixFields, MatrixOrder, MatrixProblem
 from polyceptron.sides.matrix.graph import LAST_LEVEL, GraphFields
 from polyceptron.sides.matrix.loop import Anderson, Fields, Solved, matrix_rounds, start, unpack
-from polyceptron.sides.scores import FieldsLaw, TeacherFields, leading_nodes, population_scores
+from polyceptron.sides.scores import (
+    FieldsDistribution,
+    TeacherFields,
+    leading_nodes,
+    population_scores,
+)
 from polyceptron.solve.minimise import Place, Trial, minimise
 from polyceptron.theory.separability import loss_at_ridge
 
@@ -88,7 +93,7 @@ class PopulationPoint(ShortDisplay):
     Q_uncertainty: Array
     V: Array  # susceptibilities (G, r, r)
     V_uncertainty: Array
-    law: FieldsLaw
+    law: FieldsDistribution
     probabilities: Probabilities | None = field(repr=False)
     theta: Array = field(repr=False)  # the law, as the equations take it
 
@@ -126,7 +131,7 @@ class PopulationPoint(ShortDisplay):
         return Estimate(found.value, found.uncertainty + self.uncertainty + self.brier_uncertainty)
 
 
-@short_products
+@with_one_blas_thread
 def population_point(
     population: Population,
     spec: ERM,
@@ -274,17 +279,17 @@ class _ErrorOfRidge:
         return solved_point(problem, tol)
 
 
-def fields_law(problem: MatrixProblem, law: FieldsOrder) -> FieldsLaw:
+def fields_law(problem: MatrixProblem, law: MatrixOrder) -> FieldsDistribution:
     """The law as it leaves."""
     population, Q, teacher = problem.population, law.Q, None
     if population.label_channel is not None:
         Q, b = law.A @ problem.R @ law.A.T + Q, problem.basis.T @ population.offsets
         teacher = TeacherFields(law.A @ problem.R, problem.R, b, population.label_channel)
-    return FieldsLaw(population.group_shares, law.m, Q, law.b, teacher, law.V)
+    return FieldsDistribution(population.group_shares, law.m, Q, law.b, teacher, law.V)
 
 
 def _numbers(
-    problem: MatrixProblem, solved: Solved, tol: float, near: FieldsLaw | None = None
+    problem: MatrixProblem, solved: Solved, tol: float, near: FieldsDistribution | None = None
 ) -> dict[str, tuple[Any, Any]]:
     """Values and uncertainties of a law's scores by name."""
     law = fields_law(problem, solved.law)
@@ -304,10 +309,10 @@ def _numbers(
     return found
 
 
-@short_products
+@with_one_blas_thread
 def population_rounds(
     population: Population, spec: ERM, alpha: float, n_steps: int
-) -> list[tuple[FieldsLaw, float, float]]:
+) -> list[tuple[FieldsDistribution, float, float]]:
     """The law, its error and that one's uncertainty after t = 0, 1, … plain rounds from nothing.
 
     A coarser rule, or each replicate of the points, goes its own way, and tells the uncertainty.
@@ -324,7 +329,7 @@ def population_rounds(
         near = [population_scores(x, tol=math.inf, near=law).error.value for x in others]
         spread = float(abs(near[0] - error)) + _SHARED
         if problem.sampled:
-            spread = float(from_replicates(np.array(near)).uncertainty)
+            spread = float(estimate_from_replicates(np.array(near)).uncertainty)
         found.append((law, float(error), float(bar) + spread))
     return found
 

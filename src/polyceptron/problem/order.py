@@ -23,7 +23,7 @@ _ROUNDING = 1e-14  # of q − m², where m was computed on its own
 
 
 @dataclass(frozen=True)
-class Law:
+class ScalarOrder:
     """The joint law of the fields: τ = ρ/√(1−ρ²), norm q and uncertainty V."""
 
     tau: float
@@ -62,7 +62,7 @@ class Law:
 
 
 @dataclass(frozen=True)
-class Hats:
+class Conjugates:
     """m̂, q̂, V̂: signal, noise and stiffness that n = αd samples put on one coordinate."""
 
     m: float
