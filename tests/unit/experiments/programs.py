@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import random
 import resource
 import shutil
 import signal
@@ -158,13 +159,29 @@ def commands(lines: list[str]) -> None:
 
 
 def fake_sweep(
-    spec: str, store: str, runner: str, workers: int = 0, cluster: str | None = None
+    spec: str,
+    store: str,
+    runner: str,
+    workers: int = 0,
+    cluster: str | None = None,
+    signal_after: int | None = None,
+    signal_number: int = signal.SIGKILL,
 ) -> None:
-    """Run a sweep, in this process if there are no workers; `ack N`: N rows are on the disk."""
+    """Run a sweep, in this process if there are no workers; `ack N`: N rows are on the disk.
+
+    Up to 0.05 s after row `signal_after` the program sends itself a signal. A signal from the test
+    would be late on a busy machine, where the sweep may have ended before the test has its turn.
+    """
+
+    sent = threading.Event()
 
     def acknowledge(now: Progress) -> None:
         sys.stdout.write(f"ack {now.done}\n")
         sys.stdout.flush()
+        if signal_after is not None and now.done >= signal_after and not sent.is_set():
+            sent.set()  # a second Ctrl-C would end the sweep at once
+            delay = random.uniform(0.0, 0.05)
+            threading.Timer(delay, os.kill, (os.getpid(), signal_number)).start()
 
     if not workers and cluster is None:
         use_instant_engine()

@@ -74,9 +74,9 @@ class Cluster:
         folder.mkdir()
         return fakes.write_spec(folder, instances), folder / "runs.sqlite"
 
-    def start_sweep(self, spec: Path, store: Path) -> Program:
-        """Start a sweep of this specification on the cluster."""
-        sweep = Program(fake_sweep, spec, store, "slow", 0, self.address)
+    def start_sweep(self, spec: Path, store: Path, rows: int, number: int) -> Program:
+        """Start a sweep on the cluster that sends itself this signal after so many rows."""
+        sweep = Program(fake_sweep, spec, store, "slow", 0, self.address, rows, int(number))
         self.sweeps.append(sweep)
         return sweep
 
@@ -126,11 +126,7 @@ def test_fits_and_sweeps_and_every_kind_of_death(
 
 def a_stopped_sweep_leaves_the_cluster_usable(cluster: Cluster) -> None:
     spec, path = cluster.new_sweep("stopped", instances=15)
-    sweep = cluster.start_sweep(spec, path)
-    for line in sweep.stdout:
-        if line.startswith("ack ") and int(line.split()[1]) >= 10:
-            break
-    sweep.send_signal(signal.SIGINT)
+    sweep = cluster.start_sweep(spec, path, 10, signal.SIGINT)
     _, err = sweep.communicate()
     assert sweep.poll() == 130
     assert "Traceback" not in err
@@ -142,29 +138,21 @@ def a_stopped_sweep_leaves_the_cluster_usable(cluster: Cluster) -> None:
 
 def a_killed_sweep_loses_nothing(cluster: Cluster) -> None:
     """SIGKILL of the process that writes, twice, on one cluster; it serves the next run."""
-    spec, path = cluster.new_sweep("killed", instances=12)
+    spec, path = cluster.new_sweep("killed", instances=20)
     moments = random.Random()
     acknowledged = 0
     for _ in range(2):
-        sweep = cluster.start_sweep(spec, path)
         enough = acknowledged + moments.randint(1, 10)
-        for line in sweep.stdout:
-            if line.startswith("ack "):
-                acknowledged = int(line.split()[1])
-            if acknowledged >= enough:
-                break
-        time.sleep(moments.uniform(0.0, 0.05))
-        sweep.kill()
+        sweep = cluster.start_sweep(spec, path, enough, signal.SIGKILL)
         out, err = sweep.communicate()
         assert sweep.poll() == -signal.SIGKILL, err
-        for line in out.splitlines():  # what it had said before the kill
-            if line.startswith("ack "):
-                acknowledged = max(acknowledged, int(line.split()[1]))
-        assert acknowledged <= len(stored(path)) < 52
+        said = [line.split()[1] for line in out.splitlines() if line.startswith("ack ")]
+        acknowledged = max(int(number) for number in said)
+        assert acknowledged <= len(stored(path)) < 84
     assert [process.poll() for process in cluster.processes] == [None] * 3
     before = len(stored(path))
     report = run_sweep(spec, path, cluster=cluster.address, runner=fakes.draw)
-    assert (report.already, report.computed, report.failed) == (before, 52 - before, 0)
+    assert (report.already, report.computed, report.failed) == (before, 84 - before, 0)
     undisturbed = path.with_name("undisturbed.sqlite")
     run_sweep(spec, undisturbed, workers=1, runner=fakes.draw)
     assert stored(path) == stored(undisturbed)  # none lost, doubled or changed
