@@ -14,6 +14,7 @@ from sklearn.metrics import log_loss
 
 import polyceptron as pc
 from polyceptron.questions.calibration import fresh_scores
+from polyceptron.students import student_of
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +50,7 @@ def fitted(k: int) -> np.ndarray:
 def predicted(k: int, features: str) -> np.ndarray:
     teacher, student = pc.Teacher(k, noise=NOISE, features=features), pc.ERM(ridge=RIDGE)
     point = pc.erm_fixed_point(teacher, student, ALPHA, tol=2e-3 if k > 3 else None)
-    loss = fresh_scores(teacher, student, point.law)["test_loss"]
+    loss = fresh_scores(teacher, student_of(student), point.law)["test_loss"]
     return np.array([point.generalisation_error, loss, point.training_error, point.training_loss])
 
 

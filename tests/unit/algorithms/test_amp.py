@@ -151,10 +151,11 @@ def test_every_prior_learns_its_own_weights(entry, model: str) -> None:
 
 def test_a_class_without_samples_needs_a_word() -> None:
     X, y, _ = instance(3)
-    for labels in (y + 1, np.where(y == 1, 2, y), 0 * y):
-        with pytest.raises(pc.InvalidInput, match="has no samples"):
+    gaps = (y + 1, "has no samples"), (np.where(y == 1, 2, y), "has no samples")
+    for labels, sentence in (*gaps, (0 * y, "one class only")):
+        with pytest.raises(pc.InvalidInput, match=sentence):
             amp(X, labels)
-        with pytest.raises(pc.InvalidInput, match="has no samples"):
+        with pytest.raises(pc.InvalidInput, match=sentence):
             amp_erm(X, labels)
     assert amp(X, y + 1, n_classes=4, max_iter=3).weights.shape == (120, 4)
 
@@ -241,7 +242,7 @@ X0, Y0 = np.ones((6, 2)), np.array([0, 1, 2, 0, 1, 2])
         (lambda: amp(np.full((6, 2), np.nan), Y0), "finite"),
         (lambda: amp(np.array([["a", "b"]] * 6), Y0), "numbers"),
         (lambda: amp(X0, Y0[:4]), "one label for each"),
-        (lambda: amp(X0, Y0 + 0.5), "class indices"),
+        (lambda: amp(X0, Y0 + 0.5), "continuous values"),
         (lambda: amp(X0, ["a"] * 6), "class indices"),
         (lambda: amp(X0, Y0 - 1), "between 0 and"),
         (lambda: amp(X0, Y0, n_classes=2), "between 0 and 1"),

@@ -336,7 +336,7 @@ def test_bad_parameters_are_sentences():
         ERMClassifier("ramp").fit(X, y)
     with pytest.raises(InvalidInput, match="0 or more"):
         ERMClassifier(ridge=-1).fit(X, y)
-    with pytest.raises(ValueError, match="1 class"):
+    with pytest.raises(ValueError, match="one class only"):
         ERMClassifier().fit(X, np.zeros(150))
 
 
