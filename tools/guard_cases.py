@@ -92,6 +92,12 @@ TOO_SLOW = (
     "learning_curve(Mixture((0.4, 0.3, *(0.1,) * 3), separation=2, variances=(2.0, *(1.0,) * 4)),"
     " ERM('hinge', 10), 50)",
     "learning_curve(Teacher(5), ERM('weston-watkins', penalty='elastic-net:10:10'), 0.3)",
+    "learning_curve(Mixture((1 / 10,) * 10, separation=2,"
+    " levels=((0.5, *(2.0, *(1.0,) * 9), 0.7), (0.5, *(0.5,) * 10, 0.3))),"
+    " ERM('hinge', 10, intercept=True), 0.3)",
+    "asymptotics(Teacher(10), OneVsRest(0.1))",
+    "asymptotics(Teacher(5), ERM('cross-entropy', penalty='elastic-net:10:10'))",
+    "plan(Teacher(10), 0.3, OneVsRest(0.1))",
 )
 
 
