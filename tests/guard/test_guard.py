@@ -13,7 +13,7 @@ import pytest
 
 import guard
 from guard_cases import CLASSES, SHARES, cases
-from polyceptron.model import CHANNELS, ESTIMATORS, FEATURES, LOSSES, PENALTIES, PRIORS
+from polyceptron.problem import CHANNELS, ESTIMATORS, FEATURES, LOSSES, PENALTIES, PRIORS
 
 FROZEN = guard.read_frozen(Path(__file__).with_name("frozen.csv"))
 N_PARTS = 24
