@@ -42,6 +42,9 @@ RESOLVED_SHARE = 0.01  # of the tolerance: what the last step in ln λ may cost
 CHECK_SHARE = 10.0  # tolerances by which the function rises up to the neighbours of the check
 NARROW_FOR_SLOPES = 2.5  # in ln λ: the sides of a bracket within which slopes are followed
 NARROW = 1.2  # in ln λ: a bracket within which a parabola is a fair picture
+# In ln λ: a valley of a hinge at the end of a constant stretch is hardly narrower
+# (tests/unit/theory/test_best_ridge.py::test_valley_beside_a_plateau).
+NARROW_AT_PLATEAU = 0.5
 SHORTEST = 1e-4  # in ln λ: the finest resolution
 SHORTEST_CHECK, LONGEST_CHECK = 2e-3, 0.3  # in ln λ: distances of the neighbours of the check
 EQUAL_VALUES = 1e-14  # relative difference of values that only rounding tells apart
@@ -327,7 +330,8 @@ class _Search:
     def _fill_gaps(self) -> None:
         """Make trials between neighbours far apart of which one is near the least, if they differ.
 
-        A valley may lie between two stretches on which the function is constant.
+        A valley may lie between two stretches on which the function is constant, or just beyond the
+        end of one.
         """
         for _ in range(MAX_REFINEMENTS):
             known = self._outwards(1)
@@ -335,7 +339,7 @@ class _Search:
             gaps = [
                 (low, high)
                 for low, high in pairwise(known)
-                if high - low > 1.01 * LONGEST_STEP
+                if high - low > self._widest_gap(low, high)
                 and min(self.trials[low].value, self.trials[high].value) < near
                 and abs(self.trials[low].value - self.trials[high].value)
                 > CONSTANT_SHARE * self.tol
@@ -345,6 +349,21 @@ class _Search:
             low, high = gaps[0]
             if not math.isfinite(self.at((low + high) / 2).value):
                 return
+
+    def _widest_gap(self, low: float, high: float) -> float:
+        """Return how far apart two neighbours may be: less at the end of a constant stretch."""
+        if self._ends_constant_stretch(low, -1) or self._ends_constant_stretch(high, 1):
+            return NARROW_AT_PLATEAU
+        return 1.01 * LONGEST_STEP
+
+    def _ends_constant_stretch(self, x: float, direction: int) -> bool:
+        """Return whether the next trial in a direction has the same value as x."""
+        known = self._outwards(1)
+        i = known.index(x) + direction
+        if not 0 <= i < len(known):
+            return False
+        apart = abs(self.trials[known[i]].value - self.trials[x].value)
+        return apart <= CONSTANT_SHARE * self.tol
 
     def _nearest_failure(self, direction: int) -> float | None:
         """Return the next x further out at which the function could not be computed, if any."""
@@ -381,12 +400,15 @@ class _Search:
             slope = ((high - middle) * (x - below) ** 2 + (middle - low) * (above - x) ** 2) / (
                 (above - x) * (x - below) * (above - below)
             )
-            if bend > 0 and abs(slope / bend) > SHORTEST:
-                vertices[x - slope / bend] = middle - slope**2 / (2 * bend)
-        vertex = min(vertices, key=lambda x: vertices[x], default=None)
-        if vertex is None or vertices[vertex] >= least:
+            if not (bend > 0 and abs(slope / bend) > SHORTEST):
+                continue
+            vertex = x - slope / bend
+            if below < vertex < above:
+                vertices[vertex] = middle - slope**2 / (2 * bend)
+        deepest = min(vertices, key=lambda x: vertices[x], default=None)
+        if deepest is None or vertices[deepest] >= least:
             return None
-        return vertex
+        return deepest
 
     def _minimum_around_best(self) -> Minimum:
         """Refine between the neighbours of the best trial, and say where the minimum lies."""
