@@ -375,8 +375,8 @@ MUTATIONS = [
     Mutation(
         "argmax score: sign of the competitors",
         "numerics/orthant.py",
-        "= -slopes, slopes.sum(0)",
-        "= slopes, slopes.sum(0)",
+        "score[others] = -slopes",
+        "score[others] = slopes",
         "tests/unit/numerics/test_orthant_identities.py::test_score_and_curvature_are_derivatives",
     ),
     Mutation(

@@ -34,7 +34,7 @@ from scipy.special import log_ndtr, ndtr
 from polyceptron.checks import as_numbers, check_classes
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import AnyArray
-from polyceptron.numerics.orthant import corner_cdf
+from polyceptron.numerics.bivariate import corner_cdf
 from polyceptron.numerics.special import ChebyshevProxy, chebyshev_proxy
 from polyceptron.problem.channels import Channel, as_channel
 

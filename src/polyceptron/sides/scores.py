@@ -30,13 +30,13 @@ from scipy.special import ndtri
 
 from polyceptron.checks import class_gaps, difference_basis
 from polyceptron.numerics import Array
+from polyceptron.numerics.bivariate import orthant_chance
 from polyceptron.numerics.estimate import (
     N_REPLICATES,
     Estimate,
     estimate_from_replicates,
     uniform_replicates,
 )
-from polyceptron.numerics.orthant import orthant_chance
 from polyceptron.numerics.panels import Line, panel_nodes, rarest_first, truncated_nodes
 from polyceptron.problem.channels import Channel
 from polyceptron.problem.channels.correlated import label_chances

@@ -9,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr, owens_t
 
-from polyceptron.numerics.orthant import argmax_orthant, bivariate_orthant, orthant_chance
+from polyceptron.numerics.bivariate import bivariate_orthant, orthant_chance
+from polyceptron.numerics.orthant import argmax_orthant
 
 mp.mp.dps = 20
 size = st.floats(0.0, 1.0).map(lambda u: 10 ** (5 * u - 1))  # up to 1e4

@@ -9,8 +9,8 @@ from scipy.special import log_softmax, ndtr, softmax
 from scipy.stats import multivariate_normal, norm
 
 from polyceptron.checks import difference_basis
+from polyceptron.numerics.bivariate import orthant_chance
 from polyceptron.numerics.estimate import uniform_replicates
-from polyceptron.numerics.orthant import orthant_chance
 from polyceptron.numerics.panels import panel_nodes, truncated_nodes
 from polyceptron.problem import as_channel
 from polyceptron.sides.fresh_scores import Fresh, binned

@@ -17,8 +17,9 @@ from scipy.special import ndtr, ndtri
 
 from polyceptron.checks import class_gaps, difference_basis
 from polyceptron.numerics import Array
+from polyceptron.numerics.bivariate import corner_cdf
 from polyceptron.numerics.estimate import uniform_replicates
-from polyceptron.numerics.orthant import corner_cdf, hermite_rule
+from polyceptron.numerics.orthant import hermite_rule
 from polyceptron.problem.channels.channel import SHARP, Channel
 
 _POINTS, _SEED = 12, 20  # log2 of their number
