@@ -486,7 +486,7 @@ MUTATIONS = [
     ),
     Mutation(
         "points inside an orthant: what is left of each normal",
-        "numerics/panels.py",
+        "numerics/orthant_nodes.py",
         "        weight *= left\n",
         "        weight *= left**0.9\n",
         "tests/unit/theory/test_population_scores.py::test_random_points_inside_orthants_agree_with_another_library",

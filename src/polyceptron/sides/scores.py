@@ -37,7 +37,7 @@ from polyceptron.numerics.estimate import (
     estimate_from_replicates,
     uniform_replicates,
 )
-from polyceptron.numerics.panels import Line, panel_nodes, rarest_first, truncated_nodes
+from polyceptron.numerics.orthant_nodes import Line, panel_nodes, rarest_first, truncated_nodes
 from polyceptron.problem.channels import Channel
 from polyceptron.problem.channels.correlated import label_chances
 from polyceptron.problem.population import numbers_text

@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal, norm
 from polyceptron.checks import difference_basis
 from polyceptron.numerics.bivariate import orthant_chance
 from polyceptron.numerics.estimate import uniform_replicates
-from polyceptron.numerics.panels import panel_nodes, truncated_nodes
+from polyceptron.numerics.orthant_nodes import panel_nodes, truncated_nodes
 from polyceptron.problem import as_channel
 from polyceptron.sides.fresh_scores import Fresh, binned
 from polyceptron.sides.generalisation import error_on_labels

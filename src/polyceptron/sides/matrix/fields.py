@@ -42,7 +42,7 @@ from scipy.special import ndtri
 from polyceptron.checks import class_gaps, difference_basis
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import uniform_replicates
-from polyceptron.numerics.panels import truncated_nodes
+from polyceptron.numerics.orthant_nodes import truncated_nodes
 from polyceptron.problem.losses import Loss
 from polyceptron.problem.populations import Population
 from polyceptron.problem.specs import ERM, Probabilities

@@ -24,7 +24,7 @@ import numpy as np
 
 from polyceptron.checks import class_gaps, difference_basis
 from polyceptron.numerics import Array
-from polyceptron.numerics.panels import smooth_boxes
+from polyceptron.numerics.boxes import smooth_boxes
 from polyceptron.problem.channels.correlated import label_chances
 from polyceptron.problem.losses import Loss
 from polyceptron.sides.matrix.fields import (
