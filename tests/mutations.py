@@ -444,7 +444,7 @@ MUTATIONS = [
     ),
     Mutation(
         "errors of a softmax teacher: a class too many",
-        "numerics/gumbel.py",
+        "numerics/gumbel/error.py",
         "np.clip(B, 0.0, 1.0) ** (k - 1)",
         "np.clip(B, 0.0, 1.0) ** k",
         "tests/unit/numerics/test_softmax_error.py",
