@@ -18,7 +18,7 @@ _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}  # by process, for one th
 
 
 def thread_count() -> int:
-    """OMP_NUM_THREADS if it is set, else the processors this process may run on."""
+    """Return OMP_NUM_THREADS if it is set, else the number of processors of this process."""
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if asked.isdigit() and int(asked) > 0:
         return int(asked)
@@ -35,7 +35,8 @@ def for_chunks(work: Callable[[slice], None], n_rows: int, chunk: int) -> None:
     busy, so that chunks are large and small work has one.
     """
     slices = [slice(i, min(i + chunk, n_rows)) for i in range(0, n_rows, chunk)]
-    if len(slices) == 1 or (threads := thread_count()) == 1:
+    threads = thread_count()
+    if len(slices) == 1 or threads == 1:
         for rows in slices:
             work(rows)
         return
@@ -54,13 +55,13 @@ def _blas() -> Any:
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """One thread of linear algebra, until the context is left if it is used as one."""
+    """Limit linear algebra to one thread, for good or, used as a context, until it is left."""
     limit: AbstractContextManager[Any] = _blas().limit(limits=1)
     return limit
 
 
 def with_one_blas_thread(function: Callable[P, T]) -> Callable[P, T]:
-    """The function with one thread of linear algebra: threads of short products wait."""
+    """Run a function with one thread of linear algebra: for short products more threads wait."""
 
     @wraps(function)
     def called(*args: P.args, **options: P.kwargs) -> T:

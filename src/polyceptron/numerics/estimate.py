@@ -29,14 +29,14 @@ class Estimate(NamedTuple):
 
 @lru_cache(maxsize=64)
 def student_quantile(n_replicates: int, confidence: float = CONFIDENCE) -> float:
-    """t with P(|T| ≤ t) = 0.99 at R − 1 degrees of freedom (2.95 for 16 replicates)."""
+    """Return t with P(|T| ≤ t) = confidence at R − 1 degrees of freedom (2.95 for R = 16)."""
     from scipy.special import stdtrit
 
     return float(stdtrit(n_replicates - 1, 0.5 + confidence / 2))
 
 
 def estimate_from_replicates(replicates: AnyArray, axis: int = -1) -> Estimate:
-    """The mean over replicates and its uncertainty; one replicate is taken as exact."""
+    """Return the mean over replicates and its uncertainty; one replicate is taken as exact."""
     n = replicates.shape[axis]
     mean = replicates.mean(axis=axis)
     if n == 1:
@@ -52,7 +52,7 @@ N_REPLICATES = 16
 def uniform_replicates(
     dimension: int, log2_points: int, seed: int, n_replicates: int = N_REPLICATES
 ) -> AnyArray:
-    """Scrambled Sobol points strictly inside the unit cube, (replicates, 2**log2_points, dim)."""
+    """Return scrambled Sobol points inside the unit cube, (replicates, 2**log2_points, dim)."""
     from scipy.stats import qmc  # loads slowly, and most answers do without
 
     children = np.random.SeedSequence(seed).spawn(n_replicates)

@@ -1,11 +1,12 @@
-"""Special functions, r = φ/Φ and others, and functions and sums that are made cheap once.
+"""Special functions, and functions and sums that are tabulated once and then cheap.
 
-A proxy samples a smooth function of a scalar at Chebyshev points, doubles their number until the
-last coefficients are negligible, and keeps an estimate of its own error.
-
-Sums over a spectrum are of functions of u = ln s that are smooth over a short stretch, (1 + ts)⁻¹
-as well as exp(−ts): Gauss's rule of four points for the measure of each (Lanczos's method) does
-for thousands of eigenvalues.
+- The normal distribution: r = φ/Φ (the inverse Mills ratio), its slope, ln Φ.
+- `EvenPieces`: a spline on even points. `ChebyshevProxy`: a smooth function of a scalar sampled at
+  Chebyshev points, whose number is doubled until the last coefficients are negligible; they are its
+  own error estimate.
+- `local_gauss`: sums over a spectrum of functions of u = ln s that are smooth over a short stretch,
+  (1 + ts)⁻¹ as well as exp(−ts). Gauss's rule of four points for the measure of each stretch
+  (Lanczos's method) replaces thousands of eigenvalues.
 """
 
 from __future__ import annotations
@@ -23,31 +24,31 @@ from polyceptron.numerics import AnyArray, Array
 
 _SQRT2 = math.sqrt(2)
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
-_FAR = -100.0
-_UNDERFLOW = -35.0  # Φ is a normal number above
+FAR_LEFT_TAIL = -100.0  # below it r′ is taken from its series, good to 1e-13 there
+SMALLEST_X_WITHOUT_UNDERFLOW = -35.0  # above it Φ(x) is a normal floating-point number
 
 
 def mills_ratio(x: Array) -> Array:
-    """r(x) = φ(x)/Φ(x), to full relative precision for every x."""
+    """Return r(x) = φ(x)/Φ(x), to full relative precision for every x."""
     with np.errstate(over="ignore"):
         result: Array = _SQRT_2_OVER_PI / erfcx(-x / _SQRT2)
     return result
 
 
 def mills_slope(x: Array, r: Array) -> Array:
-    """−r′(x) = r(x + r), in (0, 1); the far left tail uses its series, where x + r cancels."""
-    direct = np.asarray((x + r) * r)
-    if x.min(initial=0.0) >= _FAR:
-        return direct
-    far = x < _FAR
-    y = 1 / np.where(far, x, _FAR) ** 2
-    np.copyto(direct, 1 - y * (1 - y * (6 - 50 * y)), where=far)
-    return direct
+    """Return −r′(x) = r(x + r), in (0, 1); in the far left tail, where x + r cancels, its series."""
+    slope = np.asarray((x + r) * r)
+    if x.min(initial=0.0) >= FAR_LEFT_TAIL:
+        return slope
+    far = x < FAR_LEFT_TAIL
+    y = 1 / np.where(far, x, FAR_LEFT_TAIL) ** 2
+    np.copyto(slope, 1 - y * (1 - y * (6 - 50 * y)), where=far)
+    return slope
 
 
 def log_cdf_and_mills(x: Array) -> tuple[Array, Array]:
-    """(ln Φ(x), r(x)); where no x is far in the tail, by the cheaper pair Φ and exp."""
-    if x.min(initial=0.0) > _UNDERFLOW:
+    """Return ln Φ(x) and r(x); where no x is far in the tail, by the cheaper pair Φ and exp."""
+    if x.min(initial=0.0) > SMALLEST_X_WITHOUT_UNDERFLOW:
         cdf = ndtr(x)
         r = np.exp(-0.5 * np.square(x))
         r /= cdf
@@ -60,7 +61,7 @@ def log_cdf_and_mills(x: Array) -> tuple[Array, Array]:
 
 
 def normalised(log_weight: Array, axis: int = -1) -> tuple[Array, Array]:
-    """Shares that sum to 1 along an axis, and ln of what was divided out, without it."""
+    """Return shares exp(w)/Σ exp(w) along an axis, and ln Σ exp(w), which lacks that axis."""
     peak = log_weight.max(axis, keepdims=True)
     p = np.exp(log_weight - peak)
     total = p.sum(axis, keepdims=True)
@@ -70,7 +71,7 @@ def normalised(log_weight: Array, axis: int = -1) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=256)
 def mean_of_maximum(k: int) -> float:
-    """E max = ∫ x k φ(x) Φ(x)^{k−1} dx; the trapezoidal rule converges geometrically."""
+    """Return E max of k standard normals, ∫ x k φ(x) Φ(x)^{k−1} dx, by the trapezoidal rule."""
     x = np.linspace(-12.0, 12.0, 2401)
     density = np.exp(-0.5 * x**2 + (k - 1) * log_ndtr(x)) * k / math.sqrt(2 * math.pi)
     return float((x * density).sum() * (x[1] - x[0]))
@@ -78,7 +79,7 @@ def mean_of_maximum(k: int) -> float:
 
 @lru_cache(maxsize=256)
 def boundary_density(k: int) -> float:
-    """B_k = (k(k−1)/2) ∫ φ(s) Φ(s/√2)^{k−2} ds: class boundaries per unit gap, B₂ = 1."""
+    """Return B_k = (k(k−1)/2) ∫ φ(s) Φ(s/√2)^{k−2} ds: class boundaries per unit gap, B₂ = 1."""
     s = np.linspace(-12.0, 12.0, 1201)
     density = np.exp(-0.5 * s**2 + (k - 2) * log_ndtr(s / _SQRT2)) / math.sqrt(2 * math.pi)
     return k * (k - 1) / 2 * float(density.sum() * (s[1] - s[0]))
@@ -93,14 +94,16 @@ class EvenPieces:
     def __init__(self, x: Array, values: Array, degree: int) -> None:
         from scipy.interpolate import make_interp_spline  # loads slowly, and is rarely needed
 
-        self.low, self.high, self.step = float(x[0]), float(x[-1]), (x[-1] - x[0]) / (len(x) - 1)
+        self.low = float(x[0])
+        self.high = float(x[-1])
+        self.step = (x[-1] - x[0]) / (len(x) - 1)
         spline = make_interp_spline(x, values, k=degree)
         scale = [self.step**m / math.factorial(m) for m in range(degree + 1)]
         powers = [spline(x[:-1], nu=m) * scale[m] for m in range(degree, -1, -1)]
         self.powers = np.ascontiguousarray(np.moveaxis(np.stack(powers), 2, 0))
 
     def __call__(self, x: Array, n: int | None = None) -> list[Array]:
-        """Each function at x, of any shape, or the first n; beyond the ends its value there."""
+        """Return each function at x, of any shape, or the first n; beyond the ends its end value."""
         place = (np.clip(x, self.low, self.high) - self.low) * (1 / self.step)
         cell = np.minimum(place.astype(np.intp), self.powers.shape[-1] - 1)
         place -= cell
@@ -115,14 +118,15 @@ class EvenPieces:
 
 
 @lru_cache(maxsize=1)
-def _omega() -> EvenPieces:
+def _wright_omega_pieces() -> EvenPieces:
+    """Return W(eᵗ) between t = −60 and 30 as quintic pieces, 64 to a unit."""
     t = np.linspace(-60.0, 30.0, 90 * 64 + 1)
     return EvenPieces(t, np.real(wrightomega(t))[:, None], 5)
 
 
 def wright_omega(t: Array) -> Array:
-    """W(eᵗ) by quintic pieces, relative error 1e-14: a tenth of the time of scipy's."""
-    pieces = _omega()
+    """Return W(eᵗ) to a relative error of 1e-14, in a tenth of the time of scipy's function."""
+    pieces = _wright_omega_pieces()
     (y,) = pieces(t)
     far = t > pieces.high
     y[far] = np.real(wrightomega(t[far]))
@@ -147,8 +151,10 @@ class ChebyshevProxy:
         return value
 
     def column(self, x: AnyArray, column: AnyArray) -> AnyArray:
-        """p_column(x), elementwise over x (n,) and column (n,)."""
-        first = int(column[0]) if column.size else 0
+        """Return p_column(x), elementwise over x (n,) and column (n,)."""
+        if column.size == 0:
+            return np.empty(0)
+        first = int(column[0])
         if (column == first).all():
             return replace(self, coefficients=self.coefficients[:, first])(x)
         s = (2 * x - self.low - self.high) / (self.high - self.low)
@@ -156,13 +162,13 @@ class ChebyshevProxy:
         return value
 
     def __add__(self, other: ChebyshevProxy) -> ChebyshevProxy:
-        """The sum of two on the same interval; one column serves all of the other's."""
+        """Return the sum of two on the same interval; one column serves all of the other's."""
         short, long = sorted((self.coefficients, other.coefficients), key=len)
         total = np.pad(short, ((0, len(long) - len(short)), (0, 0))) + long
         return replace(self, coefficients=total, error=self.error + other.error)
 
     def derivative(self) -> ChebyshevProxy:
-        """p′ as a proxy on the same interval (its error is not tracked)."""
+        """Return p′ as a proxy on the same interval; its error is not tracked."""
         scale = 2 / (self.high - self.low)
         return replace(self, coefficients=C.chebder(self.coefficients) * scale)
 
@@ -176,7 +182,18 @@ def chebyshev_proxy(
     start: int = 17,
     max_points: int = 257,
 ) -> ChebyshevProxy:
-    """A proxy of `function`, which takes points (p,) and returns (p,) or (p, columns)."""
+    """Return a proxy of a function on [low, high].
+
+    Parameters
+    ----------
+    function : callable
+        Takes points (p,) and returns values (p,) or (p, columns).
+    tol : float
+        The last coefficients are below this share of the largest value, unless `max_points` is
+        reached first.
+    start, max_points : int
+        The first number of points, doubled less one until it is enough, and the largest.
+    """
     n = start
     values = np.asarray(function(points(low, high, n)))
     while True:
@@ -194,13 +211,13 @@ def chebyshev_proxy(
 
 
 def points(low: float, high: float, n: int) -> AnyArray:
-    """Chebyshev points of the second kind, both ends included, in decreasing order."""
+    """Return n Chebyshev points of the second kind, both ends included, in decreasing order."""
     s = np.cos(np.pi * np.arange(n) / (n - 1))
     return 0.5 * (low + high) + 0.5 * (high - low) * s
 
 
 def coefficients(values: AnyArray) -> AnyArray:
-    """Chebyshev coefficients of the polynomial through the values at `points`."""
+    """Return the Chebyshev coefficients of the polynomial through the values at `points`."""
     from scipy.fft import dct
 
     n = len(values) - 1
@@ -210,35 +227,50 @@ def coefficients(values: AnyArray) -> AnyArray:
     return series
 
 
-_STRETCH, _FEW = 0.05, 400  # of ln s; values that are kept as they are
+STRETCH = (
+    0.05  # in ln s: one Gauss rule of four points each (tests/unit/numerics/test_gauss_rule.py)
+)
+NODES_OF_A_STRETCH = 4
+MAX_VALUES_KEPT = 400  # as many values are summed as they are
 
 
 def local_gauss(values: AnyArray, weights: AnyArray) -> tuple[AnyArray, AnyArray]:
-    """Nodes (n,) and weights (n,) for sums over `values` (l,): at most four in 5 % of a value."""
+    """Return nodes (n,) and weights (n,) for weighted sums over many `values` (l,)."""
     used = (weights > 0) & (values > 0)
-    values, weights = values[used], weights[used]
-    if values.size <= _FEW:
+    values = values[used]
+    weights = weights[used]
+    if values.size <= MAX_VALUES_KEPT:
         return values, weights
     u = np.log(values)
-    place = np.floor((u - u.min()) / _STRETCH)
-    parts = [_lanczos(u[place == i], weights[place == i], 4) for i in np.unique(place)]
-    return np.exp(np.concatenate([x for x, _ in parts])), np.concatenate([w for _, w in parts])
+    stretch = np.floor((u - u.min()) / STRETCH)
+    rules = [
+        _gauss_rule_of_measure(u[stretch == i], weights[stretch == i], NODES_OF_A_STRETCH)
+        for i in np.unique(stretch)
+    ]
+    nodes = np.exp(np.concatenate([x for x, _ in rules]))
+    return nodes, np.concatenate([w for _, w in rules])
 
 
-def _lanczos(x: AnyArray, weights: AnyArray, n: int) -> tuple[AnyArray, AnyArray]:
-    """Nodes and weights of Gauss's rule of n points of the measure Σ w δ_x, x in [−1, 1]."""
+def _gauss_rule_of_measure(x: AnyArray, weights: AnyArray, n: int) -> tuple[AnyArray, AnyArray]:
+    """Return nodes and weights of Gauss's rule of n points for the measure Σ w δ_x.
+
+    Lanczos's method makes a tridiagonal matrix with orthogonal polynomials of the measure; its
+    eigenvalues are the nodes.
+    """
     total = float(weights.sum())
     basis = np.zeros((n, x.size))
     basis[0] = np.sqrt(weights / total)
-    along, beside = np.zeros(n), np.zeros(n)
+    diagonal = np.zeros(n)
+    off_diagonal = np.zeros(n)
     for i in range(n):
-        ahead = x * basis[i]
-        along[i] = basis[i] @ ahead
-        for _ in range(2):  # twice is enough
-            ahead = ahead - basis[: i + 1].T @ (basis[: i + 1] @ ahead)
-        beside[i] = np.linalg.norm(ahead)
-        if i + 1 == n or beside[i] < 1e-13:
+        following = x * basis[i]
+        diagonal[i] = basis[i] @ following
+        for _ in range(2):  # orthogonalised twice, against rounding
+            following = following - basis[: i + 1].T @ (basis[: i + 1] @ following)
+        off_diagonal[i] = np.linalg.norm(following)
+        if i + 1 == n or off_diagonal[i] < 1e-13:
             break
-        basis[i + 1] = ahead / beside[i]
-    nodes, vectors = np.linalg.eigh(np.diag(along[: i + 1]) + np.diag(beside[:i], -1))
+        basis[i + 1] = following / off_diagonal[i]
+    matrix = np.diag(diagonal[: i + 1]) + np.diag(off_diagonal[:i], -1)  # eigh reads the lower half
+    nodes, vectors = np.linalg.eigh(matrix)
     return nodes, total * vectors[0] ** 2
