@@ -36,7 +36,7 @@ def mills_ratio(x: Array) -> Array:
 
 
 def mills_slope(x: Array, r: Array) -> Array:
-    """Return −r′(x) = r(x + r), in (0, 1); in the far left tail, where x + r cancels, its series."""
+    """Return −r′(x) = r(x + r), in (0, 1); where x + r cancels, far to the left, its series."""
     slope = np.asarray((x + r) * r)
     if x.min(initial=0.0) >= FAR_LEFT_TAIL:
         return slope
@@ -103,7 +103,7 @@ class EvenPieces:
         self.powers = np.ascontiguousarray(np.moveaxis(np.stack(powers), 2, 0))
 
     def __call__(self, x: Array, n: int | None = None) -> list[Array]:
-        """Return each function at x, of any shape, or the first n; beyond the ends its end value."""
+        """Return each function, or the first n, at x of any shape; beyond the ends its end value."""
         place = (np.clip(x, self.low, self.high) - self.low) * (1 / self.step)
         cell = np.minimum(place.astype(np.intp), self.powers.shape[-1] - 1)
         place -= cell
