@@ -103,7 +103,7 @@ class EvenPieces:
         self.powers = np.ascontiguousarray(np.moveaxis(np.stack(powers), 2, 0))
 
     def __call__(self, x: Array, n: int | None = None) -> list[Array]:
-        """Return each function, or the first n, at x of any shape; beyond the ends its end value."""
+        """Return each function, or the first n, at x of any shape; constant beyond the ends."""
         place = (np.clip(x, self.low, self.high) - self.low) * (1 / self.step)
         cell = np.minimum(place.astype(np.intp), self.powers.shape[-1] - 1)
         place -= cell
