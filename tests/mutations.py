@@ -475,7 +475,7 @@ MUTATIONS = [
         "students/measuring.py",
         "1 + scores[1] / n_samples",
         "scores[1] / n_samples",
-        "tests/unit/experiments/test_noise.py::test_scores_are_measured_on_fresh_samples",
+        "tests/unit/lab/test_noise.py::test_scores_are_measured_on_fresh_samples",
     ),
     Mutation(
         "what is true of a fresh input: the residual variance",

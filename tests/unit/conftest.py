@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-sys.path.append(str(Path(__file__).parent / "experiments"))  # stand-ins for work and processes
+sys.path.append(str(Path(__file__).parent / "lab"))  # stand-ins for work and processes
 
 import sweep_fakes as fakes
 

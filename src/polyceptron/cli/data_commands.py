@@ -12,9 +12,10 @@ import typer
 from polyceptron.cli import options
 from polyceptron.cli.options import Output, option, setting
 from polyceptron.cli.side_files import Overwrite, check_unnamed, choose_weights_file, report_beside
-from polyceptron.display import parse_numbers, say, steps, waiting
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs, write_text, write_together
+from polyceptron.number_lists import parse_numbers
+from polyceptron.progress import say, steps, waiting
 from polyceptron.rows import json_ready
 
 COLUMNS = (

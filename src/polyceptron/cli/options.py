@@ -25,9 +25,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from polyceptron.cli.streams import shown_as
-from polyceptron.display import parse_numbers, say, steps, waiting
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs, write_atomically
+from polyceptron.number_lists import parse_numbers
+from polyceptron.progress import say, steps, waiting
 from polyceptron.rows import frame, json_ready
 
 if TYPE_CHECKING:

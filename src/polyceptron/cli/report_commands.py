@@ -27,9 +27,10 @@ import typer
 from polyceptron.cli import options
 from polyceptron.cli.options import Output, echo, option, print_json, print_table, setting
 from polyceptron.cli.side_files import Overwrite, check_figure_files, check_unnamed
-from polyceptron.display import describe_seconds, say, waiting
+from polyceptron.display import describe_seconds
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs
+from polyceptron.progress import say, waiting
 
 if TYPE_CHECKING:
     from polyceptron.lab.spec import SweepSpec

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from polyceptron.cli import options
 from polyceptron.cli.options import setting
-from polyceptron.display import parse_numbers, parse_range, waiting
 from polyceptron.errors import InvalidInput
+from polyceptron.number_lists import parse_numbers, parse_range
+from polyceptron.progress import waiting
 from polyceptron.rows import Row
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.display import say
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_readable, check_writable, write_atomically
+from polyceptron.progress import say
 from polyceptron.rows import Status
 
 State = dict[str, Any]  # of arrays and numbers

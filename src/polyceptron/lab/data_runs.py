@@ -27,12 +27,12 @@ from polyceptron.data.checks import check_labels
 from polyceptron.data.labels import class_labels, label_values
 from polyceptron.data.sparse_checks import check_sparse
 from polyceptron.data.stored_designs import open_design, scaled
-from polyceptron.display import steps
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_archive, check_readable, read_npy_header
 from polyceptron.message_passing.posterior_mean import AMPResult
 from polyceptron.numerics.averages import Average
 from polyceptron.problem import AnyTeacher, BayesOptimal
+from polyceptron.progress import steps
 from polyceptron.questions.curve_rows import curve_rows
 from polyceptron.rows import Row, Status, average_instances, frame
 from polyceptron.students.bayes import run_amp

@@ -25,9 +25,10 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from typing import Any
 
-from polyceptron.display import describe_seconds, waiting
+from polyceptron.display import describe_seconds
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.lab.tasks import Runner, Task, attempt, environment, failure
+from polyceptron.progress import waiting
 from polyceptron.store import CaseResult
 from polyceptron.version import VERSION
 

@@ -24,10 +24,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from polyceptron import problem as md
 from polyceptron.checks import MAX_CLASSES, check_ridge
-from polyceptron.display import cut_text, parse_numbers
+from polyceptron.display import cut_text
 from polyceptron.errors import InvalidInput
 from polyceptron.files import read_text
 from polyceptron.lab.tasks import grid_strengths
+from polyceptron.number_lists import parse_numbers
 from polyceptron.students.bayes import REACHED
 
 MAX_ROWS = 50_000_000  # of a grid, if every list were combined with every other

@@ -41,13 +41,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polyceptron.display import ShortDisplay, steps
+from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.extrapolation import Limit, limit_at_zero
 from polyceptron.problem.order import Decay
 from polyceptron.problem.populations import AnyTeacher, Teacher, check_population
 from polyceptron.problem.specs import Estimator
+from polyceptron.progress import steps
 from polyceptron.rows import Status
 from polyceptron.sides.generalisation import error_floor
 from polyceptron.students import Student, student_of

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 import pandas as pd
 
-from polyceptron.display import parse_numbers, parse_range
 from polyceptron.errors import InvalidInput
+from polyceptron.number_lists import parse_numbers, parse_range
 from polyceptron.pictures.curves import curves_picture, overlay, problem_words, read_table
 from polyceptron.pictures.matplotlib_figure import Axes, render_matplotlib, save_figure
 from polyceptron.pictures.parts import as_plain

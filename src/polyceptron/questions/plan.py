@@ -29,10 +29,11 @@ from typing import Any, overload
 from scipy.optimize import brentq, minimize_scalar
 
 from polyceptron.checks import check_size
-from polyceptron.display import ShortDisplay, steps
+from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.problem.populations import AnyTeacher, check_population
 from polyceptron.problem.specs import ERM, Estimator, plain_estimators
+from polyceptron.progress import steps
 from polyceptron.rows import make_row
 from polyceptron.sides.generalisation import error_floor
 from polyceptron.students import Student, student_of

@@ -26,12 +26,12 @@ from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 from scipy.stats import norm
 
-from polyceptron.display import steps
 from polyceptron.fit.overlaps import overlaps
 from polyceptron.lab.data_runs import trace_rows
 from polyceptron.numerics import Array
 from polyceptron.problem import ERM, AnyTeacher, BayesOptimal, Perceptron, Teacher, make_estimator
 from polyceptron.problem.populations import Mixture
+from polyceptron.progress import steps
 from polyceptron.questions.asymptotics import asymptotics
 from polyceptron.questions.ridge import optimal_ridge
 from polyceptron.students import student_of

@@ -38,11 +38,12 @@ from scipy.optimize import minimize
 from scipy.special import gammainc, gammaln, ndtr, ndtri
 
 from polyceptron.checks import difference_basis
-from polyceptron.display import ShortDisplay, steps
+from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, estimate_from_replicates, uniform_replicates
 from polyceptron.problem.populations import Population, check_population
+from polyceptron.progress import steps
 from polyceptron.sides.scores import FieldsDistribution, population_scores
 from polyceptron.theory.best_rules import population_floor
 

@@ -42,7 +42,6 @@ import numpy as np
 from scipy.optimize import approx_fprime
 
 from polyceptron.checks import check_alphas, check_tolerance, difference_basis
-from polyceptron.display import steps
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, estimate_from_replicates
@@ -50,6 +49,7 @@ from polyceptron.problem import ERM, AnyTeacher, Estimator, Loss, Population
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.penalties import spectrum_sums
 from polyceptron.problem.populations import check_population, check_teacher
+from polyceptron.progress import steps
 from polyceptron.rows import Status, make_row
 from polyceptron.sides.fields.points import boundary_points
 from polyceptron.sides.generalisation import error_at_tau, error_on_labels, error_slope

@@ -45,7 +45,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import ndtr, ndtri
 
 from polyceptron.checks import check_tolerance, class_gaps, difference_basis
-from polyceptron.display import ShortDisplay, steps
+from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array, with_one_blas_thread
 from polyceptron.numerics.estimate import Estimate, estimate_from_replicates, uniform_replicates
@@ -55,6 +55,7 @@ from polyceptron.problem.losses import Loss
 from polyceptron.problem.losses.hinges import LabelCone
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.populations import Population, check_population
+from polyceptron.progress import steps
 from polyceptron.rows import Status
 from polyceptron.sides.scalar import erm_sides
 

@@ -15,7 +15,7 @@ from tests.references.known_values import PERCEPTRON
 from typer.testing import CliRunner
 
 import polyceptron as pc
-from polyceptron import display
+from polyceptron import progress
 from polyceptron.cli import app
 from polyceptron.cli.options import describe_teacher, print_table
 from polyceptron.errors import InvalidInput
@@ -189,28 +189,28 @@ def test_bad_input_is_one_sentence(arguments, words):
 
 
 def test_a_file_gets_one_line_of_progress_after_a_while(capsys, monkeypatch):
-    monkeypatch.setattr(display, "PATIENCE", 0.05)
-    with display.waiting("first") as show:
+    monkeypatch.setattr(progress, "SECONDS_TO_FIRST_LINE", 0.05)
+    with progress.waiting("first") as show:
         show("looking for the best ridge")
         time.sleep(0.3)
-    with display.waiting("quick"):
+    with progress.waiting("quick"):
         pass
     assert capsys.readouterr().err == "looking for the best ridge ...\n"
 
 
 def test_parts_of_parts_are_one_share_with_a_time_left(capsys, monkeypatch):
-    monkeypatch.setattr(display, "PATIENCE", 0.2)
-    with display.waiting("solving"):
-        for part in display.steps(iter("ab"), 2):
-            for _ in display.steps(range(4)):
+    monkeypatch.setattr(progress, "SECONDS_TO_FIRST_LINE", 0.2)
+    with progress.waiting("solving"):
+        for part in progress.steps(iter("ab"), 2):
+            for _ in progress.steps(range(4)):
                 if part == "b":
                     break
             if part == "b":
                 time.sleep(0.5)
     assert re.fullmatch(r"solving: 50 %, about \d\.\d s left \.\.\.\n", capsys.readouterr().err)
-    assert list(display.steps([1, 2])) == [1, 2]  # where nobody listens
-    with display.waiting("begun"):
-        for part in display.steps(range(1000)):
+    assert list(progress.steps([1, 2])) == [1, 2]  # where nobody listens
+    with progress.waiting("begun"):
+        for part in progress.steps(range(1000)):
             if part == 2:
                 time.sleep(0.5)
                 break
@@ -230,10 +230,11 @@ def test_parts_of_parts_are_one_share_with_a_time_left(capsys, monkeypatch):
 )
 def test_theory_tells_how_much_of_it_is_done(compute):
     shares = []
-    token = display._heard.set((shares.append, 0.0, 1.0))
+    whole = progress.Share(shares.append)
+    token = progress._share_of_this_code.set(whole)
     compute()
-    assert display._heard.get()[1:] == (0.0, 1.0)
-    display._heard.reset(token)
+    assert progress._share_of_this_code.get() is whole
+    progress._share_of_this_code.reset(token)
     assert shares
     assert max(shares) <= 1
 
@@ -242,7 +243,7 @@ def test_theory_tells_how_much_of_it_is_done(compute):
 def test_a_terminal_gets_a_spinner():
     ours, theirs = pty.openpty()
     code = (
-        "import time; from polyceptron.display import waiting\n"
+        "import time; from polyceptron.progress import waiting\n"
         "with waiting('counting'):\n    time.sleep(0.4)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stderr=theirs) as process:

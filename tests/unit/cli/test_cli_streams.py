@@ -248,7 +248,7 @@ def test_workers_without_shared_memory_are_a_sentence_with_the_folder(monkeypatc
 
 
 def test_the_library_waits_and_fits_in_a_process_without_streams(monkeypatch):
-    from polyceptron.display import waiting
+    from polyceptron.progress import waiting
 
     X, y, _ = pc.Teacher(2).sample(50, 5, 0)
     monkeypatch.setattr(sys, "stderr", None)

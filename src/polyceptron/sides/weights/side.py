@@ -48,13 +48,13 @@ from numpy.polynomial import chebyshev as C
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from polyceptron.display import steps
 from polyceptron.errors import ComputationFailed
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.numerics.estimate import N_REPLICATES
 from polyceptron.numerics.special import ChebyshevProxy, chebyshev_proxy, local_gauss, points
 from polyceptron.problem import AnyTeacher
 from polyceptron.problem.order import Conjugates, ScalarOrder
+from polyceptron.progress import steps
 from polyceptron.sides.weights import point_rows, row_sums
 from polyceptron.sides.weights.sign_table import EDGES, is_sign, sign_table
 

@@ -45,11 +45,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.optimize.elementwise import find_minimum
 
-from polyceptron.display import steps
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.estimate import estimate_from_replicates
 from polyceptron.problem.populations import AnyTeacher, check_teacher
+from polyceptron.progress import steps
 from polyceptron.sides.generalisation import angle, error_from_angle, error_on_labels
 from polyceptron.sides.weights.side import Index, PriorSide, effort
 from polyceptron.theory.bayes.channel_table import channel_table

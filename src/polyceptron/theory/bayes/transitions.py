@@ -28,9 +28,10 @@ import numpy as np
 from scipy.optimize import brentq
 
 from polyceptron.checks import check_tolerance
-from polyceptron.display import ShortDisplay, steps
+from polyceptron.display import ShortDisplay
 from polyceptron.numerics import with_one_blas_thread
 from polyceptron.problem.populations import AnyTeacher, check_teacher
+from polyceptron.progress import steps
 from polyceptron.rows import Status
 from polyceptron.sides.weights.side import effort
 from polyceptron.theory.bayes import solution_curve

@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polyceptron.display import steps
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import estimate_from_replicates
 from polyceptron.numerics.special import boundary_density
 from polyceptron.problem.order import ScalarOrder
+from polyceptron.progress import steps
 from polyceptron.sides.scalar import Problem
 from polyceptron.theory.erm.equations import Equations, Residual, equations
 from polyceptron.theory.erm.square_closed_form import solve_square

@@ -15,7 +15,6 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 
 from polyceptron.checks import check_alpha, check_alphas, check_tolerance
-from polyceptron.display import steps
 from polyceptron.errors import ComputationFailed
 from polyceptron.numerics import Array, with_one_blas_thread
 from polyceptron.numerics.estimate import estimate_from_replicates
@@ -24,6 +23,7 @@ from polyceptron.problem.order import Conjugates, ScalarOrder
 from polyceptron.problem.penalties import Penalty
 from polyceptron.problem.populations import AnyTeacher, Mixture, check_population
 from polyceptron.problem.specs import ERM, as_erm
+from polyceptron.progress import steps
 from polyceptron.rows import Status, make_row
 from polyceptron.sides.scalar import Problem, erm_sides
 from polyceptron.theory.erm import square_closed_form as square

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polyceptron.display import steps
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import student_quantile
+from polyceptron.progress import steps
 from polyceptron.sides.fields.integrand import Averages
 from polyceptron.sides.generalisation import error_on_labels, error_slope
 from polyceptron.theory.erm.coarse_root import Root, even, newton

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import sweep_fakes as fakes
 
-from polyceptron import display
+from polyceptron import progress
 from polyceptron.errors import InvalidInput
 from polyceptron.lab import sweep
 from polyceptron.lab.engine import LocalEngine, Progress, shown
@@ -239,7 +239,7 @@ def test_progress_is_a_line_with_rate_time_left_and_failures(
 ) -> None:
     line = "trial: 60 %, 60 of 100 rows, 2 rows/s, about 19 s left, 2 failed"
     assert str(HALF_WAY) == line
-    monkeypatch.setattr(display, "PATIENCE", 0.05)
+    monkeypatch.setattr(progress, "SECONDS_TO_FIRST_LINE", 0.05)
     with shown(True, "trial") as tell:
         tell(HALF_WAY)
         time.sleep(0.2)

@@ -1,0 +1,208 @@
+"""Progress of long computations: loops count their parts, and whoever waits sees the time left.
+
+Two ends of the program take part, and neither knows the other:
+
+    for alpha in steps(alphas):      # a solver, deep inside: "this loop has len(alphas) parts"
+        ...
+    with waiting("solving"):         # a command, far outside: "a person is waiting for this"
+        ...
+
+Between them stands a context variable, which says for which `Share` of the whole work the code
+that now runs is responsible. The whole work is the interval [0, 1].
+
+1. `waiting` sets the variable to the whole interval, with the function that shows a number.
+2. `steps` reads it and divides its interval into one piece for each item. While an item is worked
+   on, the variable holds the piece of that item, so that a loop of `steps` inside divides only this
+   piece. After the item it reports the end of the piece: so much is done.
+3. Outside `waiting` the variable is None, and `steps` gives the values and does nothing else.
+
+    waiting          [0 ........................................ 1]
+    steps, 2 items   [0 ............... 0.5][0.5 .............. 1]
+    steps inside     [0 . 0.125 . 0.25 ....]                         reports 0.125, 0.25, ...
+
+Each thread has its own value of a context variable, so that computations in two threads do not
+count into each other's line.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from polyceptron.display import describe_seconds
+
+_Item = TypeVar("_Item")
+
+SECONDS_TO_FIRST_LINE = 2.0  # where there is no terminal: quick commands print nothing
+SECONDS_BETWEEN_LINES = 30.0
+# The time left is shown between these two shares: before, it would be a guess; after, it is over.
+FIRST_SHARE_WITH_TIME_LEFT = 0.01
+LAST_SHARE_WITH_TIME_LEFT = 0.995
+
+
+@dataclass(frozen=True)
+class Share:
+    """The piece [start, start + size] of the whole work [0, 1], and who is told how much is done.
+
+    Parameters
+    ----------
+    report : callable
+        Takes the share of the whole work that is done, from 0 to 1.
+    start, size : float
+        The piece that the code which now runs works on.
+    """
+
+    report: Callable[[float], object]
+    start: float = 0.0
+    size: float = 1.0
+
+    @property
+    def end(self) -> float:
+        """The share of the whole work that is done when this piece is."""
+        return min(self.start + self.size, 1.0)
+
+
+_share_of_this_code: ContextVar[Share | None] = ContextVar("share_of_this_code", default=None)
+
+
+def steps(
+    values: Iterable[_Item], count: int | None = None, *, growth: float = 1.0
+) -> Generator[_Item, None, None]:
+    """Give the values one by one, and count each as a part of the work while somebody waits.
+
+    Parameters
+    ----------
+    values : iterable
+        One value for each part. A generator that does the work itself is counted too: the time it
+        takes to give a value belongs to that part.
+    count : int, optional
+        How many values there will be; without it `values` are put in a list and counted.
+    growth : float
+        A part takes `growth` times as long as the one before.
+
+    Examples
+    --------
+    >>> list(steps([1, 2, 3]))
+    [1, 2, 3]
+    """
+    whole = _share_of_this_code.get()
+    if whole is None:
+        yield from values
+        return
+    if count is None:
+        values = list(values)
+        count = len(values)
+    source = iter(values)
+    durations = [growth**i for i in range(count)]
+    total = sum(durations)
+    start = whole.start
+    try:
+        for duration in durations:
+            part = replace(whole, start=start, size=whole.size * duration / total)
+            _share_of_this_code.set(part)
+            try:
+                item = next(source)
+            except StopIteration:
+                return
+            yield item
+            start += part.size
+            part.report(part.end)
+        yield from source  # more values than were announced
+    finally:
+        _share_of_this_code.set(whole)
+
+
+def say(text: str) -> None:
+    """Write one line on standard error, if there is one that can be written.
+
+    A daemon or a program without a terminal may have no standard error; it may also be closed, or
+    be a file on a full disk. A message is not worth an exception.
+    """
+    if sys.stderr is not None:
+        with suppress(OSError):
+            sys.stderr.write(f"{text}\n")
+
+
+class _StatusLine:
+    """What is said about the work that runs: a message, the share done, the time left."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        self.done = 0.0
+        self.begin = time.monotonic()
+        self.show: Callable[[str], object] = str  # set by who rewrites a line on a terminal
+
+    def text(self) -> str:
+        """Return the line as it is now."""
+        if not FIRST_SHARE_WITH_TIME_LEFT < self.done < LAST_SHARE_WITH_TIME_LEFT:
+            return self.message
+        seconds_left = (time.monotonic() - self.begin) * (1 / self.done - 1)
+        return (
+            f"{self.message}: {100 * self.done:.0f} %, about {describe_seconds(seconds_left)} left"
+        )
+
+    def change_message(self, message: str) -> None:
+        """Replace the message and show the line."""
+        self.message = message
+        self.show(self.text())
+
+    def report(self, done: float) -> None:
+        """Take note of the share that is done, and show the line."""
+        self.done = max(self.done, done)
+        self.show(self.text())
+
+
+@contextmanager
+def waiting(message: str) -> Iterator[Callable[[str], None]]:
+    """Show `message` while the block runs, with the share done and the time left once known.
+
+    On a terminal one line is rewritten; elsewhere a line is printed after two seconds, and another
+    one every half minute.
+
+    Yields
+    ------
+    callable
+        Takes a text that replaces the message.
+    """
+    line = _StatusLine(message)
+    shown = _printed_now_and_then(line)
+    if sys.stderr is not None and sys.stderr.isatty():
+        shown = _rewritten_on_terminal(line)
+    token = _share_of_this_code.set(Share(line.report))
+    try:
+        with shown:
+            yield line.change_message
+    finally:
+        _share_of_this_code.reset(token)
+
+
+@contextmanager
+def _rewritten_on_terminal(line: _StatusLine) -> Iterator[None]:
+    """Keep one line of the terminal up to date, with a spinner."""
+    from rich.console import Console  # takes 0.1 s to import
+
+    with Console(stderr=True).status(line.message) as status:
+        line.show = status.update
+        yield
+
+
+@contextmanager
+def _printed_now_and_then(line: _StatusLine) -> Iterator[None]:
+    """Print the line from a thread of its own, as long as the block runs."""
+    over = threading.Event()
+
+    def repeat() -> None:
+        pause = SECONDS_TO_FIRST_LINE
+        while not over.wait(pause):
+            say(f"{line.text()} ...")
+            pause = SECONDS_BETWEEN_LINES
+
+    threading.Thread(target=repeat, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
