@@ -535,16 +535,16 @@ MUTATIONS = [
     ),
     Mutation(
         "shrinkage of class means",
-        "theory/best_rules.py",
+        "theory/bayes/population_rule.py",
         "np.linalg.solve(prior + noise, prior)",
         "np.linalg.solve(prior + 2 * noise, prior)",
         "tests/unit/theory/test_population_floor.py::test_a_balanced_mixture_is_learnt_by_its_class_means",
     ),
     Mutation(
         "intercepts of the Bayes rule",
-        "theory/best_rules.py",
-        "np.log(p[classes]) - np.diag(K) / 2",
-        "np.log(p[classes]) - np.diag(K)",
+        "theory/bayes/population_rule.py",
+        "np.log(shares) - np.diag(K) / 2",
+        "np.log(shares) - np.diag(K)",
         "tests/unit/theory/test_population_floor.py::test_shrunken_class_means_reach_the_bayes_row",
     ),
     Mutation(

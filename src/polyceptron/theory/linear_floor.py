@@ -44,7 +44,7 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, estimate_from_replicates, uniform_replicates
 from polyceptron.problem.populations import Population, check_population
 from polyceptron.sides.scores import FieldsDistribution, population_scores
-from polyceptron.theory.best_rules import population_floor
+from polyceptron.theory.bayes.population_rule import population_floor
 
 LEAST = "least"
 UPPER_BOUND = "upper bound"
