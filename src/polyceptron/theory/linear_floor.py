@@ -207,7 +207,7 @@ def _two_classes_on_a_line(clusters: Clusters) -> float:
 def _searched(clusters: Clusters) -> LinearFloor:
     """Return the lowest minimum of many starts, refined with more directions."""
     directions = unit_directions(clusters.dimension, LOG2_DIRECTIONS_OF_SEARCH)
-    search = Search(clusters, directions, np.random.default_rng(STARTS_SEED))
+    search = RuleSearch(clusters, directions, np.random.default_rng(STARTS_SEED))
     search.run()
     more = unit_directions(clusters.dimension, LOG2_DIRECTIONS_OF_REFINEMENT)
     refined = [
@@ -230,7 +230,7 @@ def _searched(clusters: Clusters) -> LinearFloor:
 
 
 @dataclass
-class Search:
+class RuleSearch:
     """Minima of the error on fixed directions, from one start after the other."""
 
     clusters: Clusters
