@@ -416,7 +416,7 @@ MUTATIONS = [
     ),
     Mutation(
         "two students: the weight of a sample in the pull",
-        "theory/resampling.py",
+        "theory/resampling_equal_classes.py",
         'power = {"Q": 2,',
         'power = {"Q": 1,',
         "tests/unit/theory/test_resampling.py::test_the_square_loss_solves_its_two_equations",
