@@ -45,11 +45,11 @@ from polyceptron.sides.generalisation import generalisation_error as generalisat
 from polyceptron.store import Store as Store
 from polyceptron.students import simulate as simulate
 from polyceptron.theory.bayes.fixed_points import fixed_points as fixed_points
+from polyceptron.theory.bayes.population_rule import population_floor as population_floor
 from polyceptron.theory.bayes.solution_curve import solution_curve as solution_curve
 from polyceptron.theory.bayes.transitions import transitions as transitions
-from polyceptron.theory.best_rules import best_class_weight as best_class_weight
-from polyceptron.theory.best_rules import best_shift as best_shift
-from polyceptron.theory.best_rules import population_floor as population_floor
+from polyceptron.theory.best_class_weight import best_class_weight as best_class_weight
+from polyceptron.theory.best_shift import best_shift as best_shift
 from polyceptron.theory.dynamics import erm_state_evolution as erm_state_evolution
 from polyceptron.theory.dynamics import state_evolution as state_evolution
 from polyceptron.theory.erm.fixed_point import erm_fixed_point as erm_fixed_point

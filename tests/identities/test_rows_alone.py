@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyceptron import Mixture, Perceptron, Teacher, separability, transitions
+from polyceptron import ERM, Mixture, Perceptron, Teacher, separability, transitions
 from polyceptron.problem import ESTIMATORS, BayesOptimal
-from polyceptron.problem.specs.erm import ERM
 from polyceptron.questions.curve_rows import curve_rows
 
 pytestmark = pytest.mark.slow

@@ -1,11 +1,8 @@
 """What the documentation writes, as a strict type checker reads it: `make check` does."""
 
 import polyceptron as pc
-from polyceptron import Perceptron, Teacher
-from polyceptron.problem.specs.erm import ERM
-from polyceptron.questions.curve import learning_curve
+from polyceptron import ERM, Perceptron, Teacher, erm_fixed_point, learning_curve
 from polyceptron.questions.plan import plan
-from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 teacher = Teacher(3, prior="rademacher", noise="flips:0.1", features="power:1.2:100")
 other = Perceptron("gaussian", noise="softmax:2")

@@ -38,7 +38,7 @@ from polyceptron.rows import make_row
 from polyceptron.sides.generalisation import error_floor
 from polyceptron.students import Student, student_of
 from polyceptron.students.base import Jump
-from polyceptron.theory.best_rules import population_floor
+from polyceptron.theory.bayes.population_rule import population_floor
 from polyceptron.theory.separability import separable_up_to
 
 SMALLEST_ALPHA = 1e-3

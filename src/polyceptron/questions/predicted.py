@@ -293,7 +293,7 @@ def predicted_curve(
     Examples
     --------
     >>> from sklearn.datasets import load_wine
-    >>> from polyceptron.fit.erm_classifier import ERMClassifier
+    >>> from polyceptron import ERMClassifier
     >>> X, y = load_wine(return_X_y=True)
     >>> curve = predicted_curve(ERMClassifier("square", ridge=1.0), X, y, train_sizes=[0.5, 1.0])
     >>> sorted(set(curve.frame["source"])), list(curve.outlook["times"])

@@ -20,8 +20,8 @@ from polyceptron.sides.fresh_scores import chances_given_fields
 from polyceptron.students.base import Jump, Student, StudentOrder
 from polyceptron.students.measuring import check_seed, draw_single, measured, n_samples
 from polyceptron.theory.bayes.fixed_points import bayes_rows, fixed_points
+from polyceptron.theory.bayes.population_rule import bayes_population_rows
 from polyceptron.theory.bayes.transitions import all_jumps
-from polyceptron.theory.best_rules import bayes_population_rows
 
 # The branch that message passing reaches from each start.
 REACHED = {"uninformed": "amp", "informed": "informed"}

@@ -10,7 +10,7 @@ from polyceptron.problem.populations import AnyTeacher
 from polyceptron.problem.specs import ClassMeans
 from polyceptron.rows import Row, Status
 from polyceptron.students.fitted_rule import FittedRule, RuleStudent, class_means
-from polyceptron.theory.rule_rows import class_means_rows
+from polyceptron.theory.class_means import class_means_rows
 
 
 @dataclass(frozen=True)

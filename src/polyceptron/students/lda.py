@@ -12,7 +12,7 @@ from polyceptron.problem.populations import AnyTeacher
 from polyceptron.problem.specs import DiscriminantAnalysis
 from polyceptron.rows import Row, Status
 from polyceptron.students.fitted_rule import FittedRule, RuleStudent, class_means
-from polyceptron.theory.rule_rows import lda_rows
+from polyceptron.theory.lda import lda_rows
 
 
 @dataclass(frozen=True)

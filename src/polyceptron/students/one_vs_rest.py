@@ -12,7 +12,7 @@ from polyceptron.problem.populations import AnyTeacher
 from polyceptron.problem.specs import OneVsRest
 from polyceptron.rows import Row, Status
 from polyceptron.students.fitted_rule import FittedRule, RuleStudent
-from polyceptron.theory.rule_rows import one_vs_rest_rows
+from polyceptron.theory.one_vs_rest import one_vs_rest_rows
 
 
 @dataclass(frozen=True)

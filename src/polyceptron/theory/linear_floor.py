@@ -45,7 +45,7 @@ from polyceptron.numerics.estimate import Estimate, estimate_from_replicates, un
 from polyceptron.problem.populations import Population, check_population
 from polyceptron.progress import steps
 from polyceptron.sides.scores import FieldsDistribution, population_scores
-from polyceptron.theory.best_rules import population_floor
+from polyceptron.theory.bayes.population_rule import population_floor
 
 LEAST = "least"
 UPPER_BOUND = "upper bound"
@@ -208,7 +208,7 @@ def _two_classes_on_a_line(clusters: Clusters) -> float:
 def _searched(clusters: Clusters) -> LinearFloor:
     """Return the lowest minimum of many starts, refined with more directions."""
     directions = unit_directions(clusters.dimension, LOG2_DIRECTIONS_OF_SEARCH)
-    search = Search(clusters, directions, np.random.default_rng(STARTS_SEED))
+    search = RuleSearch(clusters, directions, np.random.default_rng(STARTS_SEED))
     search.run()
     more = unit_directions(clusters.dimension, LOG2_DIRECTIONS_OF_REFINEMENT)
     refined = [
@@ -231,7 +231,7 @@ def _searched(clusters: Clusters) -> LinearFloor:
 
 
 @dataclass
-class Search:
+class RuleSearch:
     """Minima of the error on fixed directions, from one start after the other."""
 
     clusters: Clusters

@@ -10,8 +10,8 @@ import pytest
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.fit import overlaps as module
-from polyceptron.fit.overlaps import exact_generalisation_error, overlaps
-from polyceptron.numerics.orthant import argmax_orthant, win_probabilities
+from polyceptron.fit.overlaps import exact_generalisation_error, overlaps, win_probabilities
+from polyceptron.numerics.orthant import argmax_orthant
 from polyceptron.problem import as_channel
 from polyceptron.sides.generalisation import generalisation_error
 

@@ -17,9 +17,9 @@ from polyceptron.data.class_moments import class_moments
 from polyceptron.questions.twins import projected
 from polyceptron.report.figures import mixture_figures
 from polyceptron.report.figures.making import agreement
-from polyceptron.sides.matrix.fields import MatrixConjugates, MatrixFields
+from polyceptron.sides.matrix.fields import MatrixFields
 from polyceptron.sides.matrix.linear_loss import linear_law
-from polyceptron.sides.matrix.loop import Anderson, pack, weights_side
+from polyceptron.sides.matrix.loop import Anderson, MatrixConjugates, pack, weights_side
 from polyceptron.theory.erm.unequal_classes import matrix_problem
 
 pytestmark = pytest.mark.slow

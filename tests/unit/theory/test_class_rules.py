@@ -14,7 +14,7 @@ from polyceptron.lab.spec import parse_spec
 from polyceptron.problem import ESTIMATORS, as_loss, make_estimator
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.students import student_of
-from polyceptron.theory.rule_rows import BinaryStudents, RidgePath
+from polyceptron.theory.one_vs_rest import BinaryStudents, SolutionsOverRidge
 
 
 def row(name: str, population: object, alpha: float, ridge: float | None = None) -> dict:
@@ -63,7 +63,7 @@ def test_the_curvature_of_one_vs_rest_comes_by_parts_too() -> None:
 
 def test_the_best_ridge_of_one_vs_rest_has_the_least_error() -> None:
     """Where its start at a small ridge is far from the root, and on both sides of the optimum."""
-    path = RidgePath(BinaryStudents(pc.Teacher(3), as_loss("cross-entropy"), 1.0, 10.0))
+    path = SolutionsOverRidge(BinaryStudents(pc.Teacher(3), as_loss("cross-entropy"), 1.0, 10.0))
     x = math.log(path.best(1e-6).parameter)
     tau = [path.at(x + step)[0][0] for step in (-1.0, 0.0, 1.0)]
     assert max(tau) == tau[1]
@@ -73,7 +73,7 @@ def test_what_binary_students_have_in_common_is_that_of_fits() -> None:
     """The mean of their weights, ‖w̄‖² = p d/k, and what is apart, ‖w_l − w̄‖² = q d (1 − 1/k)."""
     k, d, alpha, ridge, found = 3, 200, 3.0, 0.3, []
     students = BinaryStudents(pc.Teacher(k), as_loss("cross-entropy"), ridge, alpha)
-    theta = RidgePath(students).at(math.log(ridge))[0]
+    theta = SolutionsOverRidge(students).at(math.log(ridge))[0]
     for seed in range(8):
         X, y, _ = pc.Teacher(k).sample(n_samples=round(alpha * d), dimension=d, seed=seed)
         fits = [

@@ -12,7 +12,8 @@ from polyceptron.problem import ERM, Teacher
 from polyceptron.problem.populations import Mixture
 from polyceptron.sides.scores import population_scores
 from polyceptron.students.measuring import weights_law
-from polyceptron.theory.best_rules import best_class_weight, best_shift
+from polyceptron.theory.best_class_weight import best_class_weight
+from polyceptron.theory.best_shift import best_shift
 
 RARE = Mixture((0.9, 0.1), separation=2.0)
 

@@ -12,7 +12,7 @@ from polyceptron.problem import BayesOptimal, Teacher, as_channel
 from polyceptron.problem.populations import Mixture
 from polyceptron.sides.generalisation import error_floor
 from polyceptron.students import student_of
-from polyceptron.theory.best_rules import population_floor
+from polyceptron.theory.bayes.population_rule import population_floor
 from polyceptron.theory.linear_floor import linear_floor
 
 

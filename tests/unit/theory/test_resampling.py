@@ -70,7 +70,7 @@ def test_the_square_loss_solves_its_two_equations():
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_the_pair_average_is_that_of_drawn_fields(k):
     """E f̄(ω₁)·f̄(ω₂)/r over pairs of students and labels drawn here."""
-    from polyceptron.theory import resampling as room
+    from polyceptron.theory import resampling_equal_classes as room
 
     teacher, loss, n = pc.Teacher(k), pc.ERM("cross-entropy").loss, 100_000
     side = room.ResampledSide(teacher.channel, loss, k, 2.0, counts=((1.0, 0.5), (2.0, 0.1)))

@@ -17,8 +17,8 @@ from polyceptron.report.explorer import settings as form
 from polyceptron.rows import Row, json_ready
 from polyceptron.sides.generalisation import error_floor
 from polyceptron.students import student_of
+from polyceptron.theory.bayes.population_rule import population_floor
 from polyceptron.theory.bayes.transitions import transitions
-from polyceptron.theory.best_rules import population_floor
 from polyceptron.theory.separability import separability
 
 Task = dict[str, Any]

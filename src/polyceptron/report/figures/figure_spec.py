@@ -20,11 +20,10 @@ import pandas as pd
 from polyceptron.errors import InvalidInput
 from polyceptron.files import write_text
 from polyceptron.lab.engine import Listener, Progress
-from polyceptron.pictures.matplotlib_figure import render_matplotlib
+from polyceptron.pictures.matplotlib_figure import Figure, render_matplotlib
 from polyceptron.pictures.parts import Panel, Picture
 from polyceptron.problem import Teacher, make_estimator
 from polyceptron.questions.curve_rows import FIRST, bends, drawn_rows
-from polyceptron.report.explorer.page_figures import Figure
 from polyceptron.students import student_of
 from polyceptron.students.seeds import instance_seeds
 from polyceptron.version import VERSION

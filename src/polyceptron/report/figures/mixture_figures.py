@@ -20,7 +20,8 @@ from polyceptron.report.figures import figure_spec as spec
 from polyceptron.rows import Status, error_column
 from polyceptron.sides.scores import PopulationScores, population_scores
 from polyceptron.students.measuring import n_samples, weights_law
-from polyceptron.theory.best_rules import best_class_weight, best_shift
+from polyceptron.theory.best_class_weight import best_class_weight
+from polyceptron.theory.best_shift import best_shift
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.linear_floor import linear_floor
 
