@@ -21,7 +21,8 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from polyceptron.questions.measured_curve import forecast, measure_errors
+from polyceptron.questions.forecast import forecast
+from polyceptron.questions.measured_curve import measure_errors
 from polyceptron.questions.predicted import (
     described_features,
     fit_model,

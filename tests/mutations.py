@@ -79,14 +79,14 @@ MUTATIONS = [
     ),
     Mutation(
         "no mistake is no error of 0",
-        "questions/measured_curve.py",
-        "half = 2 * least * rng.gamma(0.5, size=(_DRAWS, 1))",
-        "half = least",
+        "questions/forecast.py",
+        "half_count = 2 * least * rng.gamma(0.5, size=(N_DRAWS, 1))",
+        "half_count = least",
         "tests/unit/report/test_data_report.py::test_a_curve_without_errors_has_a_forecast",
     ),
     Mutation(
         "floor of a forecast",
-        "questions/measured_curve.py",
+        "questions/forecast.py",
         "np.maximum(a * u + c, 0)",
         "np.maximum(a * u, 0)",
         "tests/unit/report/test_data_report.py::test_a_power_law_is_found_and_its_band_holds_it",

@@ -35,7 +35,7 @@ from polyceptron.questions.calibration import calibration as calibration
 from polyceptron.questions.compare import compare as compare
 from polyceptron.questions.curve import LearningCurve as LearningCurve
 from polyceptron.questions.curve import learning_curve as learning_curve
-from polyceptron.questions.curve_rows import landscape as landscape
+from polyceptron.questions.landscape import landscape as landscape
 from polyceptron.questions.plan import plan as plan
 from polyceptron.questions.predicted import predicted_curve as predicted_curve
 from polyceptron.questions.ridge import optimal_ridge as optimal_ridge

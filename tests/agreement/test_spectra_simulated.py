@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 import polyceptron as pc
-from polyceptron.questions.calibration import fresh_scores
+from polyceptron.questions.student_scores import fresh_scores
 from polyceptron.students import student_of
 
 pytestmark = pytest.mark.slow

@@ -150,6 +150,7 @@ def light(monkeypatch, tmp_path):
     monkeypatch.setattr("typer.main.get_command", built)
     for module, *names in (
         ("questions.curve_rows", "curve_parts"),
+        ("questions.drawn_curve", "curve_parts"),
         ("theory.bayes.transitions", "transitions"),
         ("theory.separability", "separability"),
         ("theory.separability", "separability"),

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from polyceptron import Perceptron, Teacher
-from polyceptron.questions.curve_rows import landscape
+from polyceptron.questions.landscape import landscape
 from polyceptron.questions.plan import plan
 from polyceptron.rows import Status
 from polyceptron.sides.weights import side

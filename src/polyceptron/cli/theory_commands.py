@@ -70,7 +70,8 @@ def curve(
     Example: polyceptron curve -k 3 -a 0.5:5:10 -e bayes -e cross-entropy
     """
     from polyceptron.checks import check_alphas
-    from polyceptron.questions.curve_rows import curve_parts, drawn_rows
+    from polyceptron.questions.curve_rows import curve_parts
+    from polyceptron.questions.drawn_curve import drawn_rows
 
     ends = parse_range(alpha, "--alpha")
     alphas = check_alphas(ends[:2] if ends else parse_numbers(alpha, "--alpha"))

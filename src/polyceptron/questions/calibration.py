@@ -4,19 +4,21 @@ Given the student's fields ω ~ N(0, q) the label is l with probability t_l, the
 mean (m/q)ω and variance 1 − ρ². With p the student's own probabilities (the softmax of its fields;
 Bayes: those of the posterior)
 
-    test loss −E Σ t_l ln p_l,   Brier E Σ t_l ‖p − e_l‖²,   best temperature argmin_T of the loss
-    of p(ω/T),   calibration error Σ_b w_b |a_b − c_b| over bins b of the confidence max p
+    test loss            −E Σ_l t_l ln p_l
+    Brier score          E Σ_l t_l ‖p − e_l‖²
+    best temperature     argmin_T of the test loss of p(ω/T)
+    calibration error    Σ_b w_b |a_b − c_b| over bins b of the confidence max p
 
 with w, c and a the share, mean confidence and accuracy of a bin: what a reliability diagram shows.
-Classes are alike, so that ω₁ ≥ ω₂ ≥ … is enough. Nodes: panels along one gap (k = 2) or two
-(k = 3), quasi-random replicates above.
+Where classes are equal, averages are over sorted fields ω₁ ≥ ω₂ ≥ …, with panels along one gap
+(k = 2) or two (k = 3), quasi-random replicates above (`sides/fresh_scores.py`); where they are not,
+over random fields of the solution's matrices (`sides/scores.py`).
 
 Fields that stand for no probabilities (square loss), or have no scale (max-margin, and ridge 0 on
 separable data), are read through a softmax of the best temperature.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -27,13 +29,13 @@ from scipy.special import softmax
 
 from polyceptron.checks import check_alpha, check_size
 from polyceptron.display import ShortDisplay
-from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, estimate_from_replicates
 from polyceptron.problem.channels import Channel
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.populations import AnyTeacher, Population, check_population
-from polyceptron.problem.specs import ERM, Probabilities, as_erm
+from polyceptron.problem.specs import Probabilities, as_erm
 from polyceptron.rows import Status
 from polyceptron.sides.fresh_scores import (
     N_BINS,
@@ -46,16 +48,13 @@ from polyceptron.sides.fresh_scores import (
 )
 from polyceptron.sides.generalisation import error_on_labels, error_slope
 from polyceptron.sides.scores import leading_nodes
-from polyceptron.solve.minimise import Place, Trial, minimise
 from polyceptron.students import Student, student_of
-from polyceptron.theory.erm.fixed_point import default_tolerance, student_order
 from polyceptron.theory.erm.unequal_classes import population_point
 
-TARGETS = ("error", "test-loss", "calibration")
-_SCORES = ("test_loss", "brier", "calibration_error")
-_FACTS = ("status", "generalisation_error", "ridge", "temperature", "own_probabilities")
-_Found = tuple[Bins, tuple[Estimate, ...], tuple[Any, ...]]  # bins, scores and facts
-_SEARCH_SHARE = 0.1  # of the fixed point's tolerance: that of the search for a ridge
+LARGEST_LOG_TEMPERATURE = 6.0  # fields are divided by e^−6 to e^6
+TEMPERATURE_TOLERANCE = 1e-6  # of ln T; the test loss is flat there, so it is known to 1e-12
+ROUNDING_OF_PANELS = 1e-12  # of a mean score, where two levels of panels agree to all digits
+LARGEST_K_OF_PANELS = 3  # above it `fresh_fields` samples, and replicates tell the uncertainty
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,8 +83,23 @@ class Calibration(ShortDisplay):
     accuracy_uncertainty: Array = field(repr=False)
 
 
+@dataclass(frozen=True)
+class _Scores:
+    """What is computed for `Calibration`, before names and inputs are added."""
+
+    status: Status
+    generalisation_error: float
+    ridge: float | None
+    temperature: float
+    own_probabilities: bool
+    test_loss: Estimate
+    brier: Estimate
+    calibration_error: Estimate
+    bins: Bins
+
+
 def calibration(teacher: Any, estimator: Any, alpha: float, n_bins: int = N_BINS) -> Calibration:
-    """Test loss, Brier score, reliability and best temperature at n = αd, d → ∞.
+    """Return test loss, Brier score, reliability and best temperature at n = αd, d → ∞.
 
     Parameters
     ----------
@@ -110,156 +124,186 @@ def calibration(teacher: Any, estimator: Any, alpha: float, n_bins: int = N_BINS
     True
     """
     check_population(teacher)
-    alpha, n_bins = check_alpha(alpha), check_size(n_bins, "n_bins")
+    alpha = check_alpha(alpha)
+    n_bins = check_size(n_bins, "n_bins")
     if alpha == 0:
         raise InvalidInput("there is nothing to calibrate at alpha 0, where there are no data")
     student = student_of(estimator)
     edges = np.linspace(1 / teacher.n_classes, 1, n_bins + 1)
-    compute = _of_teacher if student.spec.sees_equal_classes(teacher) else _of_population
-    bins, scores, facts = compute(teacher, student, alpha, edges)
-    found = {**bins, **dict(zip(_FACTS, facts, strict=True))}
-    for name, (value, spread) in zip(_SCORES, scores, strict=True):
-        found |= {name: float(value), f"{name}_uncertainty": float(spread)}
-    found |= {"n_classes": teacher.n_classes, "noise": str(teacher.columns.get("noise", "none"))}
-    return Calibration(estimator=student.spec.name, alpha=alpha, edges=edges, **found)
-
-
-def _of_teacher(teacher: AnyTeacher, student: Student, alpha: float, edges: Array) -> _Found:
-    """Classes that are alike: by the scalar law of the fields."""
-    channel, k = teacher.channel, teacher.n_classes
-    law, spread_of_error, status, ridge, scaled = student.law(teacher, alpha)
-    own = student.probabilities(teacher, law) if scaled else None
-    levels = [fresh_fields(channel, k, law, level) for level in ((0, 1) if k <= 3 else (0,))]
-    best = 1.0 if own else _best_temperature(levels[0], partial(softmax, axis=1))
-    probabilities = own or (lambda omega: softmax(omega / best, axis=1))
-    scores = [mean_scores(nodes, probabilities) for nodes in levels]
-    found = [estimate_from_replicates(part) for part in scores[-1]]
-    if k <= 3:
-        found = [
-            Estimate(new.mean(), abs(new.mean() - old.mean()) + 1e-12)
-            for old, new in zip(*scores, strict=True)
-        ]
-    slope = error_slope(channel, law.tau, k)
-    width = spread_of_error / slope if slope > 0 else 0.0  # of ln τ
-    up = replace(law, tau=law.tau * math.exp(width)), replace(law, q=law.q * math.exp(2 * width))
-    moved = [mean_scores(fresh_fields(channel, k, near), probabilities) for near in up]
-    spread = [sum(abs(float((m[i] - scores[0][i]).mean())) for m in moved) for i in (0, 1)]
-    loss, brier = (Estimate(f.value, f.uncertainty + s) for f, s in zip(found, spread, strict=True))
-    bins, error = reliability(channel, k, law, probabilities, edges)
-    if student.spec.calibrated:
-        error = Estimate(np.zeros(()), np.zeros(()))
+    if student.spec.sees_equal_classes(teacher):
+        scores = _scores_of_equal_classes(teacher, student, alpha, edges)
     else:
-        best = _best_temperature(levels[-1], probabilities) if own else best
-        error = Estimate(error.value, error.uncertainty + sum(spread))
-    wrong = float(error_on_labels(channel, law.tau, k))
-    return bins, (loss, brier, error), (status, wrong, ridge, best, own is not None)
+        scores = _scores_of_unequal_classes(teacher, student, alpha, edges)
+    return Calibration(
+        n_classes=teacher.n_classes,
+        noise=str(teacher.columns.get("noise", "none")),
+        estimator=student.spec.name,
+        ridge=scores.ridge,
+        alpha=alpha,
+        generalisation_error=scores.generalisation_error,
+        test_loss=float(scores.test_loss.value),
+        test_loss_uncertainty=float(scores.test_loss.uncertainty),
+        brier=float(scores.brier.value),
+        brier_uncertainty=float(scores.brier.uncertainty),
+        calibration_error=float(scores.calibration_error.value),
+        calibration_error_uncertainty=float(scores.calibration_error.uncertainty),
+        temperature=scores.temperature,
+        own_probabilities=scores.own_probabilities,
+        status=scores.status,
+        edges=edges,
+        **scores.bins,
+    )
 
 
-def _of_population(population: Population, student: Student, alpha: float, edges: Array) -> _Found:
-    """Classes that are not alike: at random fields of the fixed point's law."""
+def _scores_of_equal_classes(
+    teacher: AnyTeacher, student: Student, alpha: float, edges: Array
+) -> _Scores:
+    """Return the scores where three order parameters (τ, q, V) give the distribution of fields."""
+    channel = teacher.channel
+    k = teacher.n_classes
+    known = student.order_parameters(teacher, alpha)
+    order = known.order
+    levels = [fresh_fields(channel, k, order, 0)]
+    if k <= LARGEST_K_OF_PANELS:
+        levels.append(fresh_fields(channel, k, order, 1))
+    own = None
+    if known.has_scale:
+        own = student.probabilities(teacher, order)
+    if own is not None:
+        probabilities = own
+        temperature = 1.0
+        if not student.spec.calibrated:
+            temperature = _best_temperature(levels[-1], own)
+    else:
+        temperature = _best_temperature(levels[0], _softmax)
+        probabilities = partial(_cooled_softmax, temperature=temperature)
+    loss, brier = _means_over_nodes(levels, probabilities)
+    width_of_log_tau = 0.0
+    slope = error_slope(channel, order.tau, k)  # dε/d ln τ
+    if slope > 0:
+        width_of_log_tau = known.uncertainty / slope
+    from_loss, from_brier = _changes(channel, k, order, width_of_log_tau, probabilities, levels[0])
+    bins, calibration_error = reliability(channel, k, order, probabilities, edges)
+    if student.spec.calibrated:
+        calibration_error = Estimate(np.zeros(()), np.zeros(()))
+    else:
+        calibration_error = _widened(calibration_error, from_loss + from_brier)
+    return _Scores(
+        status=known.status,
+        generalisation_error=float(error_on_labels(channel, order.tau, k)),
+        ridge=known.ridge,
+        temperature=temperature,
+        own_probabilities=own is not None,
+        test_loss=_widened(loss, from_loss),
+        brier=_widened(brier, from_brier),
+        calibration_error=calibration_error,
+        bins=bins,
+    )
+
+
+def _means_over_nodes(levels: list[Fresh], probabilities: Probabilities) -> list[Estimate]:
+    """Return test loss and Brier score with the uncertainty of the nodes.
+
+    It is the difference of two levels of panels, or follows from the replicates of sampled nodes.
+    """
+    finest = mean_scores(levels[-1], probabilities)
+    if len(levels) == 1:
+        return [estimate_from_replicates(values) for values in finest]
+    coarse = mean_scores(levels[0], probabilities)
+    estimates = []
+    for fine_values, coarse_values in zip(finest, coarse, strict=True):
+        apart = abs(fine_values.mean() - coarse_values.mean())
+        estimates.append(Estimate(fine_values.mean(), apart + ROUNDING_OF_PANELS))
+    return estimates
+
+
+def _changes(
+    channel: Channel,
+    k: int,
+    order: ScalarOrder,
+    width: float,
+    probabilities: Probabilities,
+    nodes: Fresh,
+) -> tuple[float, float]:
+    """Return by how much test loss and Brier score change within the uncertainty of τ and q.
+
+    ln τ moves by `width`, and ln q by twice as much, one after the other; the changes are summed.
+    """
+    before = mean_scores(nodes, probabilities)
+    neighbours = (
+        replace(order, tau=order.tau * math.exp(width)),
+        replace(order, q=order.q * math.exp(2 * width)),
+    )
+    loss_change = 0.0
+    brier_change = 0.0
+    for neighbour in neighbours:
+        after = mean_scores(fresh_fields(channel, k, neighbour), probabilities)
+        loss_change += abs(float((after[0] - before[0]).mean()))
+        brier_change += abs(float((after[1] - before[1]).mean()))
+    return loss_change, brier_change
+
+
+def _widened(estimate: Estimate, by: float) -> Estimate:
+    """Return the estimate with a larger uncertainty."""
+    return Estimate(estimate.value, estimate.uncertainty + by)
+
+
+def _scores_of_unequal_classes(
+    population: Population, student: Student, alpha: float, edges: Array
+) -> _Scores:
+    """Return the scores at random fields of the solution, which has matrices for each class."""
     point = population_point(population, as_erm(student.spec), alpha)
-    own, nodes = point.probabilities, Fresh(*leading_nodes(point.law))
-    best = _best_temperature(nodes, own or partial(softmax, axis=1))
-    probabilities = own or (lambda omega: softmax(omega / best, axis=1))
-    bins, error = binned(nodes, probabilities, edges)
-    loss, brier = (estimate_from_replicates(each) for each in mean_scores(nodes, probabilities))
-    law = point.uncertainty + point.brier_uncertainty if own else point.uncertainty
-    if own:  # which the point knows better
-        loss = Estimate(*np.array([point.test_loss, point.test_loss_uncertainty]))
-        brier = Estimate(*np.array([point.brier, point.brier_uncertainty]))
-    error = Estimate(error.value, error.uncertainty + law)
-    facts = point.status, point.generalisation_error, point.ridge, best, own is not None
-    return bins, (loss, brier, error), facts
+    own = point.probabilities
+    nodes = Fresh(*leading_nodes(point.law))
+    if own is not None:
+        temperature = _best_temperature(nodes, own)
+        probabilities = own
+        # The solution knows these better than the nodes do.
+        loss = Estimate(np.array(point.test_loss), np.array(point.test_loss_uncertainty))
+        brier = Estimate(np.array(point.brier), np.array(point.brier_uncertainty))
+        of_the_solution = point.uncertainty + point.brier_uncertainty
+    else:
+        temperature = _best_temperature(nodes, _softmax)
+        probabilities = partial(_cooled_softmax, temperature=temperature)
+        losses, briers = mean_scores(nodes, probabilities)
+        loss = estimate_from_replicates(losses)
+        brier = estimate_from_replicates(briers)
+        of_the_solution = point.uncertainty
+    bins, calibration_error = binned(nodes, probabilities, edges)
+    return _Scores(
+        status=point.status,
+        generalisation_error=point.generalisation_error,
+        ridge=point.ridge,
+        temperature=temperature,
+        own_probabilities=own is not None,
+        test_loss=loss,
+        brier=brier,
+        calibration_error=_widened(calibration_error, of_the_solution),
+        bins=bins,
+    )
+
+
+def _softmax(omega: Array) -> Array:
+    """Return the softmax of fields (n, k) over the classes."""
+    return np.asarray(softmax(omega, axis=1))
+
+
+def _cooled_softmax(omega: Array, temperature: float) -> Array:
+    """Return the softmax of ω/T for fields ω (n, k)."""
+    return _softmax(omega / temperature)
 
 
 def _best_temperature(nodes: Fresh, probabilities: Probabilities) -> float:
-    """T of least test loss."""
+    """Return the T of least test loss of p(ω/T)."""
 
-    def loss(log_t: float) -> float:
-        cooled = nodes._replace(omega=nodes.omega * math.exp(-log_t))
-        return float(mean_scores(cooled, probabilities)[0].mean())
+    def test_loss(log_temperature: float) -> float:
+        cooled = nodes._replace(omega=nodes.omega * math.exp(-log_temperature))
+        losses, _ = mean_scores(cooled, probabilities)
+        return float(losses.mean())
 
-    return _least(loss, -6.0, 6.0, 1e-6)
-
-
-def _least(function: Callable[[float], float], low: float, high: float, xatol: float) -> float:
-    """e^x at the least value of a function of x between `low` and `high`."""
-    found = minimize_scalar(function, bounds=(low, high), options={"xatol": xatol})
-    return math.exp(float(found.x))
-
-
-def fresh_scores(teacher: AnyTeacher, student: Student, law: ScalarOrder) -> dict[str, float]:
-    """Test loss, Brier score, calibration error at a known law; none without probabilities."""
-    k = teacher.n_classes
-    if (probabilities := student.probabilities(teacher, law)) is None:
-        return {}
-    nodes, error = fresh_fields(teacher.channel, k, law), 0.0
-    if student.spec.calibrated:  # its probabilities are those of the labels
-        probabilities = lambda _: nodes.truth  # noqa: E731
-    else:
-        edges = np.linspace(1 / k, 1, N_BINS + 1)
-        error = float(reliability(teacher.channel, k, law, probabilities, edges)[1].value)
-    loss, brier = (float(each.mean()) for each in mean_scores(nodes, probabilities))
-    return {"test_loss": loss, "brier": brier, "calibration_error": error}
-
-
-def _unbinned_error(channel: Channel, k: int, law: ScalarOrder, p: Probabilities) -> float:
-    """The calibration error of ever finer bins: the least of few lies where one is calibrated."""
-    if k > 2:
-        edges = np.linspace(1 / k, 1, 10 * N_BINS + 1)
-        return float(reliability(channel, k, law, p, edges)[1].value)
-    nodes = fresh_fields(channel, k, law, 4)
-    apart = np.abs(nodes.truth[:, 0] - p(nodes.omega)[:, 0])
-    return float(nodes.mean(apart)[0] / nodes.weight.sum())
-
-
-def ridge_for(teacher: AnyTeacher, estimator: Any, alpha: float, target: str) -> float:
-    """The λ of least test loss or least calibration error (of fine bins) at α."""
-    spec = as_erm(estimator)
-    if (probabilities := spec.probabilities(teacher, ScalarOrder(1.0, 1.0, 1.0))) is None:
-        raise InvalidInput(
-            f"the loss {spec.name!r} stands for no probabilities, and through a softmax of the "
-            f"best temperature the ridge of least error is best for them too: ask for target "
-            f"'error'"
-        )
-
-    objective = _ScoreOfRidge(teacher, spec, alpha, target, probabilities)
-    largest = 1e8 * max(1.0, alpha)
-    tol = _SEARCH_SHARE * default_tolerance(teacher.n_classes)
-    found = minimise(objective, 0.1, tol, range_=(1e-9, largest), limit_at_zero=True)
-    if found is None:
-        raise ComputationFailed(
-            f"no fixed point at alpha {alpha:g} on the way to the ridge of least {target}"
-        )
-    if found.place == Place.EDGE:
-        raise ComputationFailed(
-            f"the {target} at alpha {alpha:g} still falls at ridge {found.parameter:.3g}, the last "
-            f"that could be solved for: give a ridge"
-        )
-    return found.parameter
-
-
-@dataclass(frozen=True)
-class _ScoreOfRidge:
-    """Test loss or calibration error as a function of the ridge, for the minimiser."""
-
-    teacher: AnyTeacher
-    estimator: ERM
-    alpha: float
-    target: str
-    probabilities: Probabilities
-
-    def __call__(self, ridge: float) -> Trial:
-        try:
-            estimator = self.estimator.with_ridge(ridge)
-            _, law, scaled = student_order(self.teacher, estimator, self.alpha)
-        except (InvalidInput, ComputationFailed):  # no such limit of the loss, no fixed point
-            return Trial(math.inf)
-        if not scaled:  # weights without a ridge diverge, and their test loss with them
-            return Trial(math.inf)
-        channel = self.teacher.channel
-        n_classes = self.teacher.n_classes
-        if self.target == "calibration":
-            return Trial(_unbinned_error(channel, n_classes, law, self.probabilities))
-        nodes = fresh_fields(channel, n_classes, law)
-        return Trial(float(mean_scores(nodes, self.probabilities)[0].mean()))
+    minimum = minimize_scalar(
+        test_loss,
+        bounds=(-LARGEST_LOG_TEMPERATURE, LARGEST_LOG_TEMPERATURE),
+        options={"xatol": TEMPERATURE_TOLERANCE},
+    )
+    return math.exp(float(minimum.x))

@@ -5,8 +5,8 @@ them; beside the mean ε̄ of its errors stands the theory's ε for d → ∞, w
 
     z = (ε̄ − ε) / √(standard error² + uncertainty²),
 
-that of Student's law: as unlikely under a normal law as t is under one of so few runs. A finite d
-shifts ε̄ by a bias of order 1/d, which a z of many runs will show.
+which, for few runs, follows Student's t distribution; the table has the z that is as unlikely under
+a normal distribution. A finite d shifts ε̄ by a bias of order 1/d, which a z of many runs will show.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,10 +31,17 @@ from polyceptron.students.seeds import instance_seeds
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """`frame`, a row for each estimator and α, by rising α; in `rows` all that it was made from.
+    """Mean errors of simulations beside the theory's.
 
-    `plot` and `save` draw theory as smooth lines, which they compute, and means of the runs as
-    symbols with their standard errors.
+    Attributes
+    ----------
+    frame : pandas.DataFrame
+        One row for each estimator and α, by rising α.
+    rows : pandas.DataFrame
+        The rows of theory and of every run that `frame` was made from.
+    teacher, students
+        What was compared. `plot` and `save` compute the theory as smooth lines and draw means of
+        the runs as symbols with their standard errors.
     """
 
     frame: pd.DataFrame
@@ -51,15 +58,20 @@ class Comparison:
         LearningCurve(self._drawn()).save(path)
 
     def _drawn(self) -> pd.DataFrame:
-        low, high = float(self.frame["alpha"].min()), float(self.frame["alpha"].max())
+        """Return the rows to draw: runs as they are, and theory on a grid for a smooth line."""
+        low = float(self.frame["alpha"].min())
+        high = float(self.frame["alpha"].max())
         if low == high:
             return self.rows
-        ends = f"{low!r}:{high!r}" + ":log" * (high > 100 * low)
-        lines = [
-            learning_curve(self.teacher, one, ends, branch=_branch_of(one)) for one in self.students
-        ]
+        ends = f"{low!r}:{high!r}"
+        if high > 100 * low:
+            ends += ":log"
+        lines = []
+        for student in self.students:
+            curve = learning_curve(self.teacher, student, ends, branch=_branch_of(student))
+            lines.append(curve.frame)
         runs = self.rows[self.rows["source"] != "theory"]
-        return pd.concat([*(one.frame for one in lines), runs])
+        return pd.concat([*lines, runs])
 
     def __repr__(self) -> str:
         shown = self.frame.drop(columns=["dimension", "uncertainty"])
@@ -79,7 +91,7 @@ def compare(
     seed: int = 0,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Comparison:
-    """The error of each estimator on drawn data beside its theory.
+    """Compare the error of each estimator on drawn data with its theory.
 
     Parameters
     ----------
@@ -92,9 +104,9 @@ def compare(
     runs : int
         Data sets at each α, the same for every estimator.
     seed : int
-        With teacher, α and dimension it tells the data, whatever else is compared.
+        With teacher, α and dimension it fixes the data, whatever else is compared.
     progress : callable, optional
-        Is told what is being done.
+        It is called with a text that says what is being done.
 
     Returns
     -------
@@ -107,13 +119,15 @@ def compare(
     >>> found.frame["alpha"].tolist(), bool(found.frame["z"].abs().max() < 5)
     ([1.0, 2.0], True)
     """
-    given = estimators if isinstance(estimators, list | tuple) else [estimators]
     if estimators is None:
-        given = plain_estimators()
-    students = [student_of(one) for one in given]
+        estimators = plain_estimators()
+    elif not isinstance(estimators, list | tuple):
+        estimators = [estimators]
+    students = [student_of(estimator) for estimator in estimators]
     if not students:
         raise InvalidInput("at least one estimator is needed, for example 'bayes'")
-    runs, dimension = check_size(runs, "runs"), check_size(dimension, "dimension")
+    runs = check_size(runs, "runs")
+    dimension = check_size(dimension, "dimension")
     check_population(teacher)
     summary: list[Row] = []
     rows: list[Row] = []
@@ -125,30 +139,39 @@ def compare(
             fitted = student
             if student.spec.columns.get("ridge") == "optimal":
                 fitted = student_of(student.spec.with_ridge(theory["ridge"]))
-            found = [row for one in seeds for row in fitted.simulate(teacher, a, dimension, one)]
-            summary.append(_line(theory, found))
-            rows += [theory, *found]
+            simulated: list[Row] = []
+            for instance_seed in seeds:
+                simulated += fitted.simulate(teacher, a, dimension, instance_seed)
+            summary.append(_summary(theory, simulated))
+            rows += [theory, *simulated]
     return Comparison(pd.DataFrame(summary), frame(rows), teacher, students)
 
 
 def _branch_of(student: Student) -> str:
     """Return the branch of the theory that a simulation of the student reaches."""
-    return "amp" if student.spec.branches else "optimal"
+    if student.spec.branches:
+        return "amp"
+    return "optimal"
 
 
-def _line(theory: Row, found: list[Row]) -> Row:
-    mean = Average.of(row.get(ERROR) for row in found)
-    expected, unsure = theory.get(ERROR), theory.get("uncertainty")
-    worse = [row["status"] for row in (theory, *found) if row.get("status", Status.OK) != Status.OK]
-    z = deviation(mean.mean, mean.standard_error, expected, unsure, count=mean.count)
+def _summary(theory: Row, simulated: list[Row]) -> Row:
+    """Return the row of one estimator at one α: the mean over runs beside the theory."""
+    mean = Average.of(row.get(ERROR) for row in simulated)
+    expected = theory.get(ERROR)
+    uncertainty = theory.get("uncertainty")
+    statuses = [row.get("status", Status.OK) for row in (theory, *simulated)]
+    not_ok = [status for status in statuses if status != Status.OK]
+    first_status = (*not_ok, Status.OK)[0]
     return {
-        **{name: theory.get(name) for name in ("estimator", "ridge", "alpha")},
-        "dimension": found[0].get("dimension"),
+        "estimator": theory.get("estimator"),
+        "ridge": theory.get("ridge"),
+        "alpha": theory.get("alpha"),
+        "dimension": simulated[0].get("dimension"),
         "runs": mean.count,
         "error": mean.mean,
         "standard_error": mean.standard_error,
         "theory": expected,
-        "uncertainty": unsure,
-        "z": z,
-        "status": str(worse[0]) if worse else str(Status.OK),
+        "uncertainty": uncertainty,
+        "z": deviation(mean.mean, mean.standard_error, expected, uncertainty, count=mean.count),
+        "status": str(first_status),
     }

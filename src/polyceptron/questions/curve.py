@@ -1,8 +1,11 @@
 """Learning curves as objects: a tidy table, and a plot that is a function of that table.
 
-In a terminal and a notebook it is a short table: what all rows share in a line, then what differs.
+`learning_curve` computes the theory's rows (`curve_rows` at given α, `drawn_curve` on a range) and
+wraps them in a `LearningCurve`, which shows itself as a short table (`curve_text`): what all rows
+share in a line, then what differs.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -15,36 +18,77 @@ from polyceptron.number_lists import parse_numbers, parse_range
 from polyceptron.pictures.curves import curves_picture, overlay, problem_words, read_table
 from polyceptron.pictures.matplotlib_figure import Axes, render_matplotlib, save_figure
 from polyceptron.pictures.parts import as_plain
-from polyceptron.problem.populations import check_population
-from polyceptron.questions.curve_rows import curve_rows, drawn_rows
-from polyceptron.rows import average_instances, frame
-from polyceptron.students import student_of
+from polyceptron.problem.populations import AnyTeacher, check_population
+from polyceptron.questions.curve_rows import curve_rows
+from polyceptron.questions.drawn_curve import drawn_rows
+from polyceptron.rows import Row, average_instances, frame
+from polyceptron.students import Student, student_of
 
 ERROR = "generalisation_error"
-_ROWS = 12
+N_ROWS_SHOWN = 12
+# Columns that are shown where they differ between rows, and those named in the first line if not.
+COLUMNS_OF_THE_PROBLEM = (
+    "source",
+    "model",
+    "n_classes",
+    "prior",
+    "estimator",
+    "ridge",
+    "branch",
+    "dimension",
+)
+COLUMNS_OF_THE_STUDENT = ("estimator", "ridge", "branch")
+DEFAULT_RANGE = "0:6"
+RANGE_BEYOND_LAST_JUMP = 1.4  # by default a curve goes on to so many times the α of its last jump
 
 
 def curve_text(table: pd.DataFrame, *, html: bool = False) -> str:
-    """What all rows share in a line, then α, the error and the few columns that differ."""
+    """Return a short table: what all rows share in a line, then α, the error and what differs.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Rows of theory or experiments; instances are averaged.
+    html : bool
+        Whether the text is HTML, for a notebook.
+    """
     means = average_instances(table)
-    facts = ("source", "model", "n_classes", "prior", "estimator", "ridge", "branch", "dimension")
-    vary = [name for name in facts if name in means and means[name].nunique(dropna=False) > 1]
-    same = [name for name in ("estimator", "ridge", "branch") if name in means and name not in vary]
-    words = [
-        str(means[name].iloc[0]) for name in same if len(means) and pd.notna(means[name].iloc[0])
+    different = [
+        name
+        for name in COLUMNS_OF_THE_PROBLEM
+        if name in means and means[name].nunique(dropna=False) > 1
     ]
-    words += [word for word in [as_plain(problem_words(means))] if word]
-    shown = pd.DataFrame({name: means[name] for name in [*vary, "alpha"] if name in means})
+    shown = pd.DataFrame({name: means[name] for name in [*different, "alpha"] if name in means})
     if ERROR in means:
         shown["error"] = means[ERROR].map("{:.6g}".format)
     if "uncertainty" in means:
         shown["±"] = means["uncertainty"].map("{:.1e}".format)
     if "status" in means and (means["status"] != "ok").any():
         shown["status"] = means["status"]
-    head = f"{', '.join(words)}: {len(means)} point{'s' * (len(means) != 1)}".removeprefix(": ")
+    head = _first_line(means, different)
     if html:
-        return f"<p>{escape(head)}</p>" + shown.to_html(index=False, max_rows=_ROWS, border=0)
-    return f"{head}\n{shown.to_string(index=False, max_rows=_ROWS)}"
+        cells = shown.to_html(index=False, max_rows=N_ROWS_SHOWN, border=0)
+        return f"<p>{escape(head)}</p>{cells}"
+    return f"{head}\n{shown.to_string(index=False, max_rows=N_ROWS_SHOWN)}"
+
+
+def _first_line(means: pd.DataFrame, different: Sequence[str]) -> str:
+    """Return what all rows share, and how many there are."""
+    words = []
+    for name in COLUMNS_OF_THE_STUDENT:
+        if name in means and name not in different and len(means) > 0:
+            value = means[name].iloc[0]
+            if pd.notna(value):
+                words.append(str(value))
+    problem = as_plain(problem_words(means))
+    if problem:
+        words.append(problem)
+    count = f"{len(means)} points"
+    if len(means) == 1:
+        count = "1 point"
+    if not words:
+        return count
+    return f"{', '.join(words)}: {count}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,7 +117,7 @@ class LearningCurve:
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """The rows of a store, or of a table in CSV."""
+        """Return the rows of a store, or of a table in CSV."""
         return cls(read_table(path))
 
     def plot(
@@ -108,7 +152,7 @@ def learning_curve(
     tol: float | None = None,
     scores: bool = False,
 ) -> LearningCurve:
-    """The exact error of one estimator, or of each in a list, at every α.
+    """Return the exact error of one estimator, or of each in a list, at every α.
 
     Parameters
     ----------
@@ -140,17 +184,33 @@ def learning_curve(
        5.0  0.15415 ...
     """
     check_population(teacher)
-    estimators = list(estimator) if isinstance(estimator, list | tuple) else [estimator]
+    estimators = [estimator]
+    if isinstance(estimator, list | tuple):
+        estimators = list(estimator)
     if not estimators:
         raise InvalidInput("at least one estimator is needed, for example BayesOptimal()")
-    asked: dict[str, Any] = {"branch": branch, "tol": tol, "scores": scores}
+    students = [student_of(each) for each in estimators]
     if alpha is None:
-        jumps = [jump.alpha for one in estimators for jump in student_of(one).jumps(teacher)]
-        alpha = f"0:{1.4 * max(jumps):.2g}" if jumps else "0:6"
-    if isinstance(alpha, str) and (ends := parse_range(alpha, "alpha")):
-        low, high, log = ends
-        parts = [drawn_rows(teacher, one, low, high, log=log, **asked) for one in estimators]
-    else:
-        numbers = parse_numbers(alpha, "alpha") if isinstance(alpha, str) else alpha
-        parts = [curve_rows(teacher, one, numbers, **asked) for one in estimators]
-    return LearningCurve(frame(row for part in parts for row in part))
+        alpha = _default_range(teacher, students)
+    ends = None
+    if isinstance(alpha, str):
+        ends = parse_range(alpha, "alpha")
+        if ends is None:
+            alpha = parse_numbers(alpha, "alpha")
+    asked: dict[str, Any] = {"branch": branch, "tol": tol, "scores": scores}
+    rows: list[Row] = []
+    for student in students:
+        if ends is None:
+            rows += curve_rows(teacher, student, alpha, **asked)
+        else:
+            low, high, log = ends
+            rows += drawn_rows(teacher, student, low, high, log=log, **asked)
+    return LearningCurve(frame(rows))
+
+
+def _default_range(teacher: AnyTeacher, students: Sequence[Student]) -> str:
+    """Return the range of α of a curve for which none is given."""
+    jumps = [jump.alpha for student in students for jump in student.jumps(teacher)]
+    if not jumps:
+        return DEFAULT_RANGE
+    return f"0:{RANGE_BEYOND_LAST_JUMP * max(jumps):.2g}"

@@ -32,7 +32,8 @@ from polyceptron.problem import ERM, BayesOptimal, Estimator, GaussianNoise, Spe
 from polyceptron.problem.losses import as_loss
 from polyceptron.questions.curve import curve_text
 from polyceptron.questions.curve_rows import curve_rows
-from polyceptron.questions.measured_curve import Forecast, forecast, measure_errors
+from polyceptron.questions.forecast import Forecast, forecast
+from polyceptron.questions.measured_curve import measure_errors
 from polyceptron.rows import Row, Status, frame, make_row
 
 _RIDGES = ("C", "alpha", "ridge")  # what the squared penalty is called

@@ -1,4 +1,11 @@
-"""Which ridge is best, and how the error depends on it."""
+"""Which ridge is best, and how the error depends on it.
+
+    optimal_ridge   λ of least error, test loss or calibration error at α
+    ridge_parts     rows of the error at several λ and α, for a table or a picture
+
+The square loss has the same best ridge at every α, σ²/c² with c and σ² the signal and the noise of
+its labels. Others are minimised over ln λ (`theory/erm/best_ridge.py`, `score_ridge`).
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -10,12 +17,16 @@ from polyceptron.checks import check_alpha, check_alphas
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.problem.populations import AnyTeacher, check_population
-from polyceptron.problem.specs import ERM, as_erm, as_estimator
-from polyceptron.questions.calibration import TARGETS, ridge_for
-from polyceptron.questions.curve_rows import bends, with_scores
+from polyceptron.problem.specs import ERM, Estimator, as_erm, as_estimator
+from polyceptron.questions.drawn_curve import bends
+from polyceptron.questions.score_ridge import TARGETS, ridge_for
+from polyceptron.questions.student_scores import with_scores
+from polyceptron.rows import Row
 from polyceptron.students import student_of
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.erm.unequal_classes import population_point
+
+NO_DATA = "no ridge is best at alpha 0, where there are no data"
 
 
 @overload
@@ -34,7 +45,7 @@ def optimal_ridge(
 def optimal_ridge(
     teacher: Any, estimator: Any, alpha: Any, tol: float | None = None, *, target: str = "error"
 ) -> Any:
-    """The λ of least generalisation error at α; σ²/c² at every α for the square loss.
+    """Return the λ of least generalisation error at α, or of another target.
 
     Parameters
     ----------
@@ -46,7 +57,7 @@ def optimal_ridge(
     tol : float, optional
         That of `erm_fixed_point` at each λ tried.
     target : {'error', 'test-loss', 'calibration'}
-        What is to be least; 'error' or 'balanced-error' where classes are not alike.
+        What is to be least; 'error' or 'balanced-error' where classes are not equal.
 
     Returns
     -------
@@ -60,16 +71,15 @@ def optimal_ridge(
     """
     spec = as_erm(estimator)
     check_population(teacher)
-    if np.ndim(alpha):
+    if np.ndim(alpha) > 0:
         return [optimal_ridge(teacher, spec, a, tol, target=target) for a in check_alphas(alpha)]
     if check_alpha(alpha) == 0:
-        raise InvalidInput("no ridge is best at alpha 0, where there are no data")
+        raise InvalidInput(NO_DATA)
     if not spec.sees_equal_classes(teacher):
         spec = replace(spec, ridge="optimal", penalty=None)
         return population_point(teacher, spec, alpha, tol, target=target).ridge
     if target == "error":
         return erm_fixed_point(teacher, ERM(spec.loss, "optimal"), alpha, tol).ridge
-
     if target not in TARGETS:
         allowed = ", ".join(map(repr, TARGETS))
         raise InvalidInput(f"unknown target {target!r} of a ridge: allowed are {allowed}")
@@ -85,33 +95,54 @@ def ridge_parts(
     *,
     target: str = "error",
     drawn: int = 0,
-) -> Iterator[list[dict[str, Any]]]:
-    """Rows of ε against λ at each α, one by one, the best ridge first (`is_best`).
+) -> Iterator[list[Row]]:
+    """Yield the rows of ε against λ at each α, the best ridge first (`is_best`).
 
-    `target` is that of `optimal_ridge`; with one that is not the error rows have the scores too.
-    A line through them that is `drawn` has up to so many ridges more, where it bends.
+    Parameters
+    ----------
+    teacher : Teacher, Perceptron or Mixture
+    estimator : Estimator, Loss or str
+        One that takes a ridge.
+    alphas, ridges : iterable of float
+    tol : float, optional
+        The wanted uncertainty of the error.
+    target : str
+        That of `optimal_ridge`; rows of one that is not the error have the scores too.
+    drawn : int
+        Add up to this many ridges, where a line through the rows would look broken.
     """
-
     spec = as_estimator(estimator)
     if not spec.takes_ridge:
         raise InvalidInput(f"{spec.name} takes no ridge: there is nothing to compare")
     values = {float(spec.with_ridge(ridge).columns["ridge"]) for ridge in ridges}
-    for alpha in (check_alpha(alpha) for alpha in alphas):
+    for given_alpha in alphas:
+        alpha = check_alpha(given_alpha)
         if alpha == 0:
-            raise InvalidInput("no ridge is best at alpha 0, where there are no data")
-        best: Any = "optimal"
+            raise InvalidInput(NO_DATA)
+        best: float | str = "optimal"
         if target != "error":
             best = optimal_ridge(teacher, estimator, alpha, tol, target=target)
-        rows: list[dict[str, Any]] = []
-        todo, most = [best, *sorted(values, reverse=True)], 1 + len(values) + drawn
-        while todo:
-            for ridge in todo:
-                student = student_of(spec.with_ridge(ridge))
-                part = student.rows(teacher, [alpha], tol=tol)
-                if target != "error":
-                    part = with_scores(teacher, student, part)
-                part = [{**row, "is_best": not rows} for row in part]  # the first one
-                rows += part
-                yield part
-            above = [row for row in rows if row["ridge"] > 0]
-            todo = bends(above, log=True, x="ridge")[: most - len(rows)]
+        rows: list[Row] = []
+        to_solve = [best, *sorted(values, reverse=True)]
+        most = len(to_solve) + drawn
+        while to_solve:
+            for ridge in to_solve:
+                new = _rows_at_ridge(teacher, spec.with_ridge(ridge), alpha, tol, target)
+                is_best = not rows  # the first that is solved
+                new = [{**row, "is_best": is_best} for row in new]
+                rows += new
+                yield new
+            with_logarithm = [row for row in rows if row["ridge"] > 0]
+            middles = bends(with_logarithm, log=True, x="ridge")
+            to_solve = list[float | str](middles[: most - len(rows)])
+
+
+def _rows_at_ridge(
+    teacher: AnyTeacher, spec: Estimator, alpha: float, tol: float | None, target: str
+) -> list[Row]:
+    """Return the rows at one ridge and α, with scores where the target is one of them."""
+    student = student_of(spec)
+    rows = student.rows(teacher, [alpha], tol=tol)
+    if target == "error":
+        return rows
+    return with_scores(teacher, student, rows)

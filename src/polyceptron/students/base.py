@@ -25,13 +25,13 @@ from polyceptron.rows import Row, Status
 
 
 class StudentOrder(NamedTuple):
-    """The law of the student's fields at one α, and how well it is known."""
+    """The order parameters of a student at one α, and how well they are known."""
 
-    law: ScalarOrder
+    order: ScalarOrder
     uncertainty: float  # of the generalisation error
     status: Status
     ridge: float | None = None
-    scaled: bool = True  # False where only the direction of the weights is known
+    has_scale: bool = True  # False where only the direction of the weights is known
 
 
 class Jump(NamedTuple):
@@ -79,13 +79,15 @@ class Student(ABC):
         for part in parts:
             yield self.rows(teacher, list(part), branch=branch, tol=tol)
 
-    def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentOrder:
-        """Return the law of the student's fields at α, from the overlaps of its row."""
+    def order_parameters(
+        self, teacher: AnyTeacher, alpha: float, tol: float | None = None
+    ) -> StudentOrder:
+        """Return (τ, q, V) at α, from the overlaps m, q and V of the student's row."""
         (row,) = self.rows(teacher, [alpha], tol=tol)
-        law = ScalarOrder.of_overlaps(row["m"], row["q"], row.get("V", math.nan))
-        return StudentOrder(law, row["uncertainty"], row["status"], row.get("ridge"))
+        order = ScalarOrder.of_overlaps(row["m"], row["q"], row.get("V", math.nan))
+        return StudentOrder(order, row["uncertainty"], row["status"], row.get("ridge"))
 
-    def probabilities(self, teacher: AnyTeacher, law: ScalarOrder) -> Probabilities | None:
+    def probabilities(self, teacher: AnyTeacher, order: ScalarOrder) -> Probabilities | None:
         """Return the student's class probabilities as a function of its fields, if it has any."""
         return None
 

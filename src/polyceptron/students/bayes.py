@@ -12,6 +12,7 @@ from polyceptron.data.checks import check_choice
 from polyceptron.data.watching import uninterrupted
 from polyceptron.errors import ComputationFailed
 from polyceptron.message_passing.posterior_mean import AMPResult, amp
+from polyceptron.numerics import Array
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.populations import AnyTeacher, Dataset, check_teacher
 from polyceptron.problem.specs import BayesOptimal, Estimator, PosteriorAverage, Probabilities
@@ -47,13 +48,15 @@ class BayesStudent(Student):
             return bayes_population_rows(teacher, alpha)
         return bayes_rows(teacher, alpha, branch, tol)
 
-    def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentOrder:
+    def order_parameters(
+        self, teacher: AnyTeacher, alpha: float, tol: float | None = None
+    ) -> StudentOrder:
         point = fixed_points(teacher, alpha, tol)[0]
         return StudentOrder(ScalarOrder.bayes(point.v), point.uncertainty, point.status)
 
-    def probabilities(self, teacher: AnyTeacher, law: ScalarOrder) -> Probabilities | None:
-        def posterior_chances(omega: Any) -> Any:
-            return chances_given_fields(teacher.channel, omega, law)
+    def probabilities(self, teacher: AnyTeacher, order: ScalarOrder) -> Probabilities | None:
+        def posterior_chances(omega: Array) -> Array:
+            return chances_given_fields(teacher.channel, omega, order)
 
         return posterior_chances
 
@@ -104,7 +107,7 @@ class PosteriorAverageStudent(BayesStudent):
         found = super().rows(teacher, alpha, branch=branch, tol=tol)
         return [{**row, "estimator": self.spec.name} for row in found]
 
-    def probabilities(self, teacher: AnyTeacher, law: ScalarOrder) -> Probabilities | None:
+    def probabilities(self, teacher: AnyTeacher, order: ScalarOrder) -> Probabilities | None:
         if teacher.channel.noiseless:
             return None
         return teacher.channel.chances

@@ -51,12 +51,14 @@ class ErmStudent(Student):
     ) -> Iterator[list[Row]]:
         yield from erm_parts(teacher, self.spec, parts, tol, searched)
 
-    def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentOrder:
-        point, law, scaled = student_order(teacher, self.spec, alpha, tol)
-        return StudentOrder(law, point.uncertainty, point.status, point.ridge, scaled)
+    def order_parameters(
+        self, teacher: AnyTeacher, alpha: float, tol: float | None = None
+    ) -> StudentOrder:
+        point, order, has_scale = student_order(teacher, self.spec, alpha, tol)
+        return StudentOrder(order, point.uncertainty, point.status, point.ridge, has_scale)
 
-    def probabilities(self, teacher: AnyTeacher, law: ScalarOrder) -> Probabilities | None:
-        return self.spec.probabilities(teacher, law)
+    def probabilities(self, teacher: AnyTeacher, order: ScalarOrder) -> Probabilities | None:
+        return self.spec.probabilities(teacher, order)
 
     def largest_alpha(self, teacher: AnyTeacher) -> float:
         """Return α_s for a hard margin, which needs separable data."""

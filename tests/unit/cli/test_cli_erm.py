@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from polyceptron.cli import app
 from polyceptron.cli.options import Output
 from polyceptron.errors import InvalidInput
-from polyceptron.questions.curve_rows import bends
+from polyceptron.questions.drawn_curve import bends
 
 run = CliRunner().invoke
 

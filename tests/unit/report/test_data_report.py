@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
 from polyceptron.problem import Teacher
-from polyceptron.questions.measured_curve import forecast
+from polyceptron.questions.forecast import forecast
 from polyceptron.report.data import data_page
 from polyceptron.report.data.data_page import (
     measure,

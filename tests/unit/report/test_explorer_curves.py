@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from polyceptron.pictures.curves import curves_panel
-from polyceptron.questions.curve_rows import bends
+from polyceptron.questions.drawn_curve import bends
 from polyceptron.report.explorer.page_figures import Simulated, learning_figure
 from polyceptron.report.explorer.page_tasks import (
     followed_range,

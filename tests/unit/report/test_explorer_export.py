@@ -14,7 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import polyceptron as pc
-from polyceptron.questions.curve_rows import drawn_parts
+from polyceptron.questions.drawn_curve import drawn_parts
 from polyceptron.report.explorer.page_content import caption, page_html, python_lines, to_csv
 from polyceptron.report.explorer.page_figures import (
     BAND,

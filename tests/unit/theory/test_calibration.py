@@ -10,8 +10,8 @@ import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.problem import ScalarOrder
 from polyceptron.problem.channels import as_channel
-from polyceptron.questions.calibration import fresh_scores
 from polyceptron.questions.curve_rows import curve_rows
+from polyceptron.questions.student_scores import fresh_scores
 from polyceptron.sides.fresh_scores import fresh_fields
 from polyceptron.students import student_of
 

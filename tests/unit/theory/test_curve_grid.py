@@ -11,7 +11,8 @@ from scipy.special import log_ndtr, ndtr
 
 from polyceptron.errors import InvalidInput
 from polyceptron.problem import Perceptron, Teacher
-from polyceptron.questions.curve_rows import bends, drawn_rows, free_entropy, landscape
+from polyceptron.questions.drawn_curve import bends, drawn_rows
+from polyceptron.questions.landscape import free_entropy, landscape
 from polyceptron.theory.bayes.fixed_points import crossings, fixed_points
 from polyceptron.theory.bayes.solution_curve import curve_of
 from polyceptron.theory.bayes.transitions import transitions

@@ -34,7 +34,8 @@ from polyceptron.numerics import Array
 from polyceptron.pictures import parts as pic
 from polyceptron.pictures.matplotlib_figure import svg_text
 from polyceptron.problem import ERM, BayesOptimal, Teacher
-from polyceptron.questions.measured_curve import MeasuredErrors, forecast, measure_errors
+from polyceptron.questions.forecast import forecast
+from polyceptron.questions.measured_curve import MeasuredErrors, measure_errors
 from polyceptron.questions.predicted import fit_model
 from polyceptron.questions.twins import twin_report
 from polyceptron.report.data.reading import Table

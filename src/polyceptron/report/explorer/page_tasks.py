@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from polyceptron.errors import InvalidInput
-from polyceptron.questions.curve_rows import FIRST, drawn_parts, landscape, with_scores
+from polyceptron.questions.drawn_curve import N_FIRST_POINTS, drawn_parts
+from polyceptron.questions.landscape import landscape
+from polyceptron.questions.student_scores import with_scores
 from polyceptron.report.explorer import settings as form
 from polyceptron.rows import Row, json_ready
 from polyceptron.sides.generalisation import error_floor
@@ -161,7 +163,7 @@ def _curve(settings: form.PageSettings) -> Iterator[dict[str, Any]]:
         settings.low,
         settings.high,
         log=settings.scale == "log",
-        first=settings.points if whole else min(settings.points, FIRST),
+        first=settings.points if whole else min(settings.points, N_FIRST_POINTS),
         most=2 * settings.points + 20 * estimator.branches,
         at_a_time=None if whole else CHUNK,
         searched=math.inf if scores else 1,

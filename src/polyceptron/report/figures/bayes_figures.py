@@ -15,7 +15,7 @@ from polyceptron.lab.data_runs import trace_rows
 from polyceptron.pictures import parts as pic
 from polyceptron.pictures.curves import TRANSITION_LABELS, curves_panel, transition_marks
 from polyceptron.problem import make_teacher
-from polyceptron.questions.curve_rows import drawn_rows
+from polyceptron.questions.drawn_curve import drawn_rows
 from polyceptron.report.figures import figure_spec as spec
 from polyceptron.rows import Status
 from polyceptron.students.bayes import run_amp

@@ -23,7 +23,7 @@ from polyceptron.lab.engine import Listener, Progress
 from polyceptron.pictures.matplotlib_figure import Figure, render_matplotlib
 from polyceptron.pictures.parts import Panel, Picture
 from polyceptron.problem import Teacher, make_estimator
-from polyceptron.questions.curve_rows import FIRST, bends, drawn_rows
+from polyceptron.questions.drawn_curve import N_FIRST_POINTS, bends, drawn_rows
 from polyceptron.students import student_of
 from polyceptron.students.seeds import instance_seeds
 from polyceptron.version import VERSION
@@ -171,7 +171,12 @@ def line_rows(
 ) -> list[Row]:
     """A smooth line of theory with Gaussian weights, at the marks too; `log` is of both axes."""
     teacher, student = Teacher(n_classes, noise=noise), make_estimator(estimator, ridge)
-    asked: dict[str, Any] = {"log": log, "log_y": log, "also": marks, "first": min(FIRST, most)}
+    asked: dict[str, Any] = {
+        "log": log,
+        "log_y": log,
+        "also": marks,
+        "first": min(N_FIRST_POINTS, most),
+    }
     return drawn_rows(teacher, student, low, high, most=most + len(marks), tol=tol, **asked)
 
 
