@@ -356,14 +356,14 @@ MUTATIONS = [
         "problem/channels/channel.py",
         "(self.variance + hidden) / (1 - hidden)",
         "self.variance + hidden",
-        "tests/unit/model/test_features.py::test_hidden_share_is_noise_of_the_fields",
+        "tests/unit/problem/test_features.py::test_hidden_share_is_noise_of_the_fields",
     ),
     Mutation(
         "signal from data: the bias of estimation",
         "problem/spectrum.py",
         "_pooled(raw - noise)",
         "_pooled(raw)",
-        "tests/unit/model/test_features.py",
+        "tests/unit/problem/test_features.py",
     ),
     Mutation(
         "best ridge of the square loss: −1",
@@ -405,7 +405,7 @@ MUTATIONS = [
         "problem/losses/cross_entropy.py",
         "(2 * top * rest + pairs)",
         "(top * rest + pairs)",
-        "tests/unit/model/test_losses.py::test_trace_is_the_derivative_of_f",
+        "tests/unit/problem/test_losses.py::test_trace_is_the_derivative_of_f",
     ),
     Mutation(
         "hinge: the curvature of a label that has all its pull",
@@ -433,7 +433,7 @@ MUTATIONS = [
         "problem/losses/hinges.py",
         "np.cumsum(ranked, axis=1) / np.arange(2, s.shape[1] + 2)",
         "np.cumsum(ranked, axis=1) / np.arange(1, s.shape[1] + 1)",
-        "tests/unit/model/test_losses.py::test_max_margin_projects",
+        "tests/unit/problem/test_losses.py::test_max_margin_projects",
     ),
     Mutation(
         "overlaps: k directions instead of k − 1",
