@@ -248,7 +248,7 @@ MUTATIONS = [
     ),
     Mutation(
         "proximal coordinates of cross-entropy: their volume",
-        "problem/losses/cross_entropy.py",
+        "problem/losses/proximal_coordinates.py",
         "(1 + V * (1 - lost) * (lost + p2))",
         "(1 + V * (1 - lost) * lost)",
         "tests/unit/theory/test_fields.py::test_own_coordinates_agree_with_generic_ones",
@@ -276,7 +276,7 @@ MUTATIONS = [
     ),
     Mutation(
         "training error: the gap of a mistake",
-        "problem/losses/cross_entropy.py",
+        "problem/losses/proximal_coordinates.py",
         "return (self.epsilon - 1) * V",
         "return 2 * (self.epsilon - 1) * V",
         "tests/agreement/test_erm_theory_simulation.py::test_fitted_classifiers_follow_the_theory",
@@ -356,14 +356,14 @@ MUTATIONS = [
         "problem/channels/channel.py",
         "(self.variance + hidden) / (1 - hidden)",
         "self.variance + hidden",
-        "tests/unit/model/test_features.py::test_hidden_share_is_noise_of_the_fields",
+        "tests/unit/problem/test_features.py::test_hidden_share_is_noise_of_the_fields",
     ),
     Mutation(
         "signal from data: the bias of estimation",
         "problem/spectrum.py",
         "_pooled(raw - noise)",
         "_pooled(raw)",
-        "tests/unit/model/test_features.py",
+        "tests/unit/problem/test_features.py",
     ),
     Mutation(
         "best ridge of the square loss: −1",
@@ -402,14 +402,14 @@ MUTATIONS = [
     ),
     Mutation(
         "cross-entropy curvature: a factor 2",
-        "problem/losses/cross_entropy.py",
+        "problem/losses/softmax_prox.py",
         "(2 * top * rest + pairs)",
         "(top * rest + pairs)",
-        "tests/unit/model/test_losses.py::test_trace_is_the_derivative_of_f",
+        "tests/unit/problem/test_losses.py::test_trace_is_the_derivative_of_f",
     ),
     Mutation(
         "hinge: the curvature of a label that has all its pull",
-        "problem/losses/hinges.py",
+        "problem/losses/hinge.py",
         "np.where(most, n_full - 1, n)",
         "np.where(most, n_full, n)",
         "tests/registry/test_registry_members.py::test_loss",
@@ -430,10 +430,10 @@ MUTATIONS = [
     ),
     Mutation(
         "hard margin: one active constraint too few",
-        "problem/losses/hinges.py",
+        "problem/losses/hard_margin.py",
         "np.cumsum(ranked, axis=1) / np.arange(2, s.shape[1] + 2)",
         "np.cumsum(ranked, axis=1) / np.arange(1, s.shape[1] + 1)",
-        "tests/unit/model/test_losses.py::test_max_margin_projects",
+        "tests/unit/problem/test_losses.py::test_max_margin_projects",
     ),
     Mutation(
         "overlaps: k directions instead of k − 1",

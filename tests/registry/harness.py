@@ -16,7 +16,7 @@ import pytest
 
 import polyceptron.report.explorer.settings  # before anything of a test's own is registered
 from polyceptron.problem import LOSSES, PENALTIES, PRIORS
-from polyceptron.problem.losses.loss import check_loss, check_symmetric
+from polyceptron.problem.losses.checks import check_loss, check_symmetric
 from polyceptron.problem.order import Conjugates
 from polyceptron.problem.priors import GaussianPrior
 from polyceptron.problem.priors.prior import Row

@@ -33,7 +33,7 @@ from polyceptron.fit.separation import separation
 from polyceptron.fit.solvers.erm_fit import stopped_at
 from polyceptron.numerics import Array
 from polyceptron.problem.losses import as_loss
-from polyceptron.problem.losses.loss import class_coordinates
+from polyceptron.problem.losses.checks import class_coordinates
 from polyceptron.rows import Status
 
 if TYPE_CHECKING:

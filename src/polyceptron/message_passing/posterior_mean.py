@@ -42,7 +42,7 @@ from polyceptron.message_passing import iteration
 from polyceptron.message_passing.iteration import Iterate, Step, inner
 from polyceptron.numerics import Array
 from polyceptron.problem.losses import as_loss
-from polyceptron.problem.losses.loss import class_coordinates
+from polyceptron.problem.losses.checks import class_coordinates
 from polyceptron.problem.order import Belief, RowEstimate
 from polyceptron.problem.penalties import Ridge, as_penalty
 from polyceptron.problem.populations import make_teacher

@@ -86,7 +86,7 @@ def as_penalty(penalty: Any) -> Penalty:
     return PENALTIES.read(penalty)
 
 
-PENALTIES: Registry[Penalty] = Registry("penalty", Penalty)  # type: ignore[type-abstract]
+PENALTIES: Registry[Penalty] = Registry("penalty", Penalty)
 
 
 @dataclass(frozen=True)

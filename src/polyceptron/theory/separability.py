@@ -52,7 +52,7 @@ from polyceptron.numerics.estimate import Estimate, estimate_from_replicates, un
 from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, blend_breaks, panel_rule
 from polyceptron.problem.channels import Channel
 from polyceptron.problem.losses import Loss
-from polyceptron.problem.losses.hinges import LabelCone
+from polyceptron.problem.losses.hard_margin import LabelCone
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.populations import Population, check_population
 from polyceptron.progress import steps

@@ -14,7 +14,8 @@ from polyceptron.problem import (
     ScalarOrder,
     SquareLoss,
 )
-from polyceptron.problem.losses.cross_entropy import ProximalCoordinates, Smoothed
+from polyceptron.problem.losses.proximal_coordinates import ProximalCoordinates
+from polyceptron.problem.losses.smoothed import Smoothed
 from polyceptron.sides.fields.integrand import PanelsThree, PanelsTwo, ordered_density
 from polyceptron.sides.fields.points import Points
 

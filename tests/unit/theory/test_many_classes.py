@@ -16,7 +16,7 @@ from polyceptron.problem import (
     SoftmaxNoise,
     Teacher,
 )
-from polyceptron.problem.losses.hinges import LabelCone
+from polyceptron.problem.losses.hard_margin import LabelCone
 from polyceptron.sides.fields.integrand import PanelsThree
 from polyceptron.sides.fields.points import Points
 from polyceptron.sides.fields.sums import Sums, modes

@@ -43,7 +43,7 @@ from polyceptron.data.checks import Labels
 from polyceptron.data.design import Design, Inner, weights_or_ones
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.problem.losses import Loss
-from polyceptron.problem.losses.loss import class_coordinates
+from polyceptron.problem.losses.checks import class_coordinates
 
 
 class Evaluation(NamedTuple):

@@ -173,7 +173,7 @@ class Channel(ABC):
         return np.asarray((1 - share) * error + share * (1 - 1 / n_classes))
 
 
-CHANNELS: Registry[Channel] = Registry("noise", Channel)  # type: ignore[type-abstract]
+CHANNELS: Registry[Channel] = Registry("noise", Channel)
 
 
 _REACH = 9.5  # standard deviations beyond which a normal variable is never found

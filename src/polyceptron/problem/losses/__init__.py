@@ -1,16 +1,21 @@
-"""Convex losses of the class fields, with their short cuts."""
+"""Convex losses of the class fields: one loss a file, `base.py` says what a loss is.
 
+`optional.py` lists what a loss may offer in addition, `checks.py` how it is tried.
+"""
+
+from typing import Any
+
+from polyceptron.problem.losses.base import Loss as Loss
+from polyceptron.problem.losses.checks import check_loss
+from polyceptron.problem.losses.checks import check_symmetric as check_symmetric
 from polyceptron.problem.losses.cross_entropy import CrossEntropy as CrossEntropy
-from polyceptron.problem.losses.cross_entropy import Smoothed as Smoothed
-from polyceptron.problem.losses.hinges import Hinge as Hinge
-from polyceptron.problem.losses.hinges import MaxMargin as MaxMargin
-from polyceptron.problem.losses.hinges import SquaredHinge as SquaredHinge
-from polyceptron.problem.losses.hinges import WestonWatkins as WestonWatkins
-from polyceptron.problem.losses.loss import LOSSES as LOSSES
-from polyceptron.problem.losses.loss import Loss as Loss
-from polyceptron.problem.losses.loss import SquareLoss as SquareLoss
-from polyceptron.problem.losses.loss import as_loss as as_loss
-from polyceptron.problem.losses.loss import check_symmetric as check_symmetric
+from polyceptron.problem.losses.hard_margin import MaxMargin as MaxMargin
+from polyceptron.problem.losses.hinge import Hinge as Hinge
+from polyceptron.problem.losses.names import LOSSES as LOSSES
+from polyceptron.problem.losses.smoothed import Smoothed as Smoothed
+from polyceptron.problem.losses.square import SquareLoss as SquareLoss
+from polyceptron.problem.losses.squared_hinge import SquaredHinge as SquaredHinge
+from polyceptron.problem.losses.weston_watkins import WestonWatkins as WestonWatkins
 from polyceptron.problem.registry import Entry
 
 # A new loss: its file, and its entry here.
@@ -42,3 +47,19 @@ LOSSES.add(
         label="label smoothing",
     ),
 )
+
+
+def as_loss(loss: Any) -> Loss:
+    """Return the loss meant by a name ('cross-entropy' or 'cross_entropy', ...) or a `Loss`.
+
+    A loss that is not registered is checked (`check_loss`).
+
+    Examples
+    --------
+    >>> as_loss("max_margin").name
+    'max-margin'
+    """
+    found = LOSSES.read(loss)
+    if not any(type(found) is entry.make for entry in LOSSES.entries):
+        check_loss(found)
+    return found

@@ -80,7 +80,7 @@ class Prior(ABC):
         return Row(self, n_classes)
 
 
-PRIORS: Registry[Prior] = Registry("prior", Prior)  # type: ignore[type-abstract]
+PRIORS: Registry[Prior] = Registry("prior", Prior)
 
 
 _MOST_NORMS = 20_000

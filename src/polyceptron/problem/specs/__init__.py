@@ -37,7 +37,7 @@ class _Estimators(Registry[Estimator]):
         return super().read(text)
 
 
-ESTIMATORS: Registry[Estimator] = _Estimators("estimator", Estimator)  # type: ignore[type-abstract]
+ESTIMATORS: Registry[Estimator] = _Estimators("estimator", Estimator)
 ESTIMATORS.add(
     Entry(
         "bayes",

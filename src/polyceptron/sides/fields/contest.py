@@ -27,7 +27,7 @@ from scipy.special import log_ndtr
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import gauss
 from polyceptron.problem.channels.channel import Channel, UtilityLaw
-from polyceptron.problem.losses.coordinates import AdditivePull
+from polyceptron.problem.losses.additive import AdditivePull
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.sides.fields.integrand import FieldsStudent
 

@@ -36,7 +36,8 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, blend_breaks, panel_rule
 from polyceptron.problem.channels import Channel
 from polyceptron.problem.losses import Loss
-from polyceptron.problem.losses.coordinates import AdditivePull, Coordinates, Pull
+from polyceptron.problem.losses.additive import AdditivePull
+from polyceptron.problem.losses.coordinates import Coordinates, Pull
 from polyceptron.problem.order import ScalarOrder
 
 
