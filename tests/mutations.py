@@ -36,9 +36,9 @@ ENTROPY = "tests/identities/test_bayes_identities.py"
 WEIGHTS = "tests/unit/theory/test_weights_side.py"
 SPECTRA = "tests/unit/theory/test_spectra.py"
 ERM = "tests/references/test_erm_theory_reference.py::test_three_classes"
-LIKELIHOOD = "tests/unit/algorithms/test_maximum_likelihood.py"
-CHOICE = "tests/unit/algorithms/test_choose_ridge.py"
-CORRELATED = "tests/unit/algorithms/test_correlated_amp.py"
+LIKELIHOOD = "tests/unit/fit/test_maximum_likelihood.py"
+CHOICE = "tests/unit/fit/test_choose_ridge.py"
+CORRELATED = "tests/unit/message_passing/test_correlated_amp.py"
 MUTATIONS = [
     Mutation(
         "leverage of a left-out sample",
@@ -66,7 +66,7 @@ MUTATIONS = [
         "fit/feature_tests.py",
         "return np.asarray(step - np.einsum",
         "return np.asarray(step + 0 * np.einsum",
-        "tests/unit/algorithms/test_feature_tests.py::"
+        "tests/unit/fit/test_feature_tests.py::"
         "test_the_statistic_is_that_of_a_refit_without_the_feature",
     ),
     Mutation(
@@ -440,7 +440,7 @@ MUTATIONS = [
         "fit/overlaps.py",
         "size = W.shape[0] * (W.shape[1] - 1)",
         "size = W.shape[0] * W.shape[1]",
-        "tests/unit/algorithms/test_overlaps.py",
+        "tests/unit/fit/test_overlaps.py",
     ),
     Mutation(
         "errors of a softmax teacher: a class too many",

@@ -1,16 +1,20 @@
 """Empirical risk minimisers: Ŵ = argmin Σ_μ ℓ(Wᵀx_μ/√d, y_μ) + (λ/2)‖W‖²_F  (eq. optimization_ERM).
 
-`fit_erm` fits one λ, `fit_erm_path` many on the same data. Every fit carries its certificate. An
-intercept, Wᵀx/√d + b, bears no ridge (`intercept`); class weights are factors of the losses. The
+`fit_erm` fits one λ, `fit_erm_path` many on the same data: it checks the input, brings the data to
+units in which nothing overflows and adds the column of an intercept; `FitProblem` then chooses the
+solver of each λ, and its fits are returned in the units given. Every fit carries its certificate.
+An intercept, Wᵀx/√d + b, bears no ridge (`intercept`); class weights are factors of the losses. The
 loss names its solver (`Loss.solver`, an entry of `SOLVERS`) and what the limit λ → 0⁺ means
 (`Loss.without_ridge`): max-margin for cross-entropy (in direction; normalised to a smallest margin
 of 1) or, where no weights separate the data, maximum likelihood (`separation`); least norm for the
 square loss. In scikit-learn's words the features are X/√d and C = 1/λ, for two classes 2/λ.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
 
@@ -18,24 +22,26 @@ import numpy as np
 
 from polyceptron.checks import DEFAULT_RIDGE, check_ridge, check_tolerance
 from polyceptron.data import checks as data_checks
-from polyceptron.data.checks import Samples
+from polyceptron.data.checks import Samples, Units
 from polyceptron.data.design import threads_for, weights_or_ones
 from polyceptron.data.watching import Callback, Watch
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.fit.separation import maximum_likelihood
 from polyceptron.fit.solvers import erm_fit
 from polyceptron.fit.solvers.erm_fit import ERMFit
-from polyceptron.fit.solvers.hard_margin import NotSeparable, fit_by_multipliers, separate
-from polyceptron.fit.solvers.intercept import with_intercept
+from polyceptron.fit.solvers.hard_margin import NotSeparable, separate
+from polyceptron.fit.solvers.hinges import fit_by_multipliers
+from polyceptron.fit.solvers.intercept import Intercept, with_intercept
 from polyceptron.fit.solvers.least_squares import fit_least_squares
 from polyceptron.fit.solvers.many_classes import fit_softmax
+from polyceptron.fit.solvers.proximal import fit_penalised
 from polyceptron.numerics import Array
 from polyceptron.problem.losses import Loss, as_loss
 from polyceptron.problem.penalties import Penalty, as_penalty
 from polyceptron.problem.specs import ERM
 from polyceptron.rows import Status
 
-_TOL = 1e-8
+DEFAULT_TOL = 1e-8
 
 
 def fit_erm(
@@ -49,7 +55,7 @@ def fit_erm(
     class_weight: Any = None,
     n_classes: int | None = None,
     solver: str = "auto",
-    tol: float = _TOL,
+    tol: float = DEFAULT_TOL,
     start: Any = None,
     strict: bool = False,
     sample_weight: Any = None,
@@ -58,7 +64,7 @@ def fit_erm(
     checkpoint: Any = None,
     checkpoint_every: float = 60.0,
 ) -> ERMFit:
-    """The minimiser of the regularised empirical risk, certified to relative distance `tol`.
+    """Return the minimiser of the regularised empirical risk, certified to relative distance `tol`.
 
     Parameters
     ----------
@@ -72,7 +78,7 @@ def fit_erm(
         λ; max-margin ignores it. At 0 the fit is that of separable data's max-margin weights or of
         maximum likelihood, and `separability` of the result has the proof.
     penalty : str or Penalty, default=None
-        In place of the ridge, such as 'elastic-net:0.1:0.5' (`fit_penalised`).
+        In place of the ridge, such as 'elastic-net:0.1:0.5' (`solvers.proximal`).
     intercept : bool, default=False
         Fit b of the fields Wᵀx/√d + b as well, without a penalty: `intercepts` of the result.
     class_weight : None, "balanced", dict or sequence, default=None
@@ -138,7 +144,7 @@ def fit_erm_path(
     class_weight: Any = None,
     n_classes: int | None = None,
     solver: str = "auto",
-    tol: float = _TOL,
+    tol: float = DEFAULT_TOL,
     start: Any = None,
     strict: bool = False,
     sample_weight: Any = None,
@@ -147,7 +153,7 @@ def fit_erm_path(
     checkpoint: Any = None,
     checkpoint_every: float = 60.0,
 ) -> list[ERMFit]:
-    """One fit per λ, in the order given; work on the data is shared between them.
+    """Return one fit per λ, in the order given; work on the data is shared between them.
 
     Parameters
     ----------
@@ -170,122 +176,209 @@ def fit_erm_path(
     ([True, True], True)
     """
     data_checks.check_choice("solver", solver, ("auto", "newton"))
-    tol, loss = check_tolerance(tol, _TOL), as_loss(loss)
-    try:
-        given = [ridges] if isinstance(ridges, str) else list(ridges)
-    except TypeError:
-        raise InvalidInput(f"the ridges must be a list of numbers, got {ridges!r}") from None
-    values = [_ridge_or_penalty(value, loss, solver, checkpoint) for value in given]
-    limit = loss.without_ridge() if 0 in values else loss
-    if limit is None:
-        raise InvalidInput(
-            f"the loss {loss.name!r} does not say what a ridge of 0 means: give a ridge above 0"
-        )
+    problem = FitProblem(as_loss(loss), solver, check_tolerance(tol, DEFAULT_TOL))
+    penalties = problem.check_penalties(ridges, checkpoint)
     data_checks.check_intercept(intercept)
-    samples = data_checks.check_samples(X, y, n_classes, sample_weight)
-    factors = data_checks.class_factors(class_weight, samples)
-    if factors is not None:
-        weights = factors * weights_or_ones(samples.weights, factors.size)
-        samples = replace(samples, weights=None if (weights == 1).all() else weights)
-    d, k = samples.design.dimension, samples.n_classes
-    whole = intercept and np.shape(start) == (d + 1, k)
-    begin = data_checks.check_weights(start, "start", d + whole, k)
-    watcher = Watch(loss.name, verbose, callback)
+    samples = _weighed(data_checks.check_samples(X, y, n_classes, sample_weight), class_weight)
+    begin = Start.checked(start, samples, intercept)
+    watcher = Watch(problem.loss.name, verbose, callback)
     watcher.checkpoint.open(
         checkpoint,
         checkpoint_every,
         samples.design,
         samples.y,
-        loss=loss.name,
-        ridges=values,
+        loss=problem.loss.name,
+        ridges=penalties,
         solver=solver,
-        classes=k,
+        classes=samples.n_classes,
         intercept=bool(intercept),
-        sample_weight=None if samples.weights is None else crc32(samples.weights.tobytes()),
+        sample_weight=_checksum(samples.weights),
     )
     samples, units = data_checks.in_units(samples)
-    if begin is not None:
-        begin[:d] = np.ldexp(begin[:d], units.p)
     if intercept:
         samples = with_intercept(samples, math.ldexp(1.0, min(units.p, 0)))
-    free = samples.intercept
-    if begin is not None and free is not None:
-        begin = free.joined(begin[:d].T, begin[d] if whole else np.zeros(k)).T
     with threads_for(samples.design), samples.design.watched(watcher):
-        positive = [r for r in values if not isinstance(r, Penalty) and (r > 0 or limit is loss)]
-        inner = [units.ridge(ridge)[0] for ridge in positive]
-        fits = dict(zip(positive, _fit(samples, loss, inner, solver, tol, begin), strict=True))
-        if limit is not loss:
-            if begun := [fit for fit in fits.values() if fit.status == Status.INTERRUPTED]:
-                fits[0.0] = erm_fit.stopped_at(0 * begun[0].weights, 0.0, loss.name)
+        fits = problem.fit_all(samples, units, penalties, begin.in_units(units, samples.intercept))
+    if strict:
+        _check_tolerance_met(fits, problem)
+    return fits
+
+
+def _weighed(samples: Samples, class_weight: Any) -> Samples:
+    """Multiply the weights of the samples by the factors of their classes."""
+    factors = data_checks.class_factors(class_weight, samples)
+    if factors is None:
+        return samples
+    weights = factors * weights_or_ones(samples.weights, factors.size)
+    if (weights == 1).all():
+        return replace(samples, weights=None)
+    return replace(samples, weights=weights)
+
+
+def _checksum(weights: Array | None) -> int | None:
+    """Return a number by which a checkpoint recognises the weights (n,) of its samples."""
+    if weights is None:
+        return None
+    return crc32(weights.tobytes())
+
+
+def _check_tolerance_met(fits: Sequence[ERMFit], problem: FitProblem) -> None:
+    """Raise ComputationFailed for the first fit whose certificate is not within the tolerance."""
+    for fit in fits:
+        if fit.status != Status.OK:
+            raise ComputationFailed(
+                f"the {problem.loss.name} fit at ridge {fit.ridge:g} ended with status "
+                f"{fit.status}: its weights are certified to within "
+                f"{fit.distance_bound:.2g} of the minimiser (norm "
+                f"{np.linalg.norm(fit.weights):.3g}), the tolerance asked is {problem.tol:g} "
+                "relative; ask for a larger tolerance or ridge"
+            )
+
+
+@dataclass(frozen=True)
+class Start:
+    """Weights (d, k) to begin from and their intercepts (k,), or None for zero."""
+
+    weights: Array | None
+    intercepts: Array
+
+    @classmethod
+    def checked(cls, start: Any, samples: Samples, intercept: bool) -> Start:
+        """Return what the caller gave: (d, k), or (d + 1, k) whose last row is the intercept."""
+        d = samples.design.dimension
+        k = samples.n_classes
+        if intercept and np.shape(start) == (d + 1, k):
+            both = data_checks.check_weights(start, "start", d + 1, k)
+            assert both is not None
+            return cls(both[:d], both[d])
+        return cls(data_checks.check_weights(start, "start", d, k), np.zeros(k))
+
+    def in_units(self, units: Units, free: Intercept | None) -> Array | None:
+        """Return the weights for data in `units`, with the row of the intercept's column."""
+        if self.weights is None:
+            return None
+        weights = np.ldexp(self.weights, units.p)
+        if free is None:
+            return weights
+        return free.joined(weights.T, self.intercepts).T
+
+
+@dataclass(frozen=True)
+class FitProblem:
+    """What is minimised and how: the loss, the solver asked for ('auto' or 'newton'), `tol`."""
+
+    loss: Loss
+    solver: str
+    tol: float
+
+    def check_penalties(self, ridges: Any, checkpoint: Any) -> list[float | Penalty]:
+        """Return λ or the penalty of each fit, or raise InvalidInput."""
+        try:
+            given = [ridges] if isinstance(ridges, str) else list(ridges)
+        except TypeError:
+            raise InvalidInput(f"the ridges must be a list of numbers, got {ridges!r}") from None
+        penalties = [self.check_penalty(value, checkpoint) for value in given]
+        if 0 in penalties and self.loss.without_ridge() is None:
+            raise InvalidInput(
+                f"the loss {self.loss.name!r} does not say what a ridge of 0 means: give a ridge "
+                "above 0"
+            )
+        return penalties
+
+    def check_penalty(self, value: Any, checkpoint: Any) -> float | Penalty:
+        """Return λ, or a penalty that is no ridge, or raise InvalidInput."""
+        if not isinstance(value, Penalty):
+            return float(check_ridge(value))
+        if value.quadratic:
+            return float(check_ridge(value.strength))
+        if self.solver != "auto" or checkpoint is not None:
+            raise InvalidInput(
+                f"a fit with the penalty {value.name!r} has one solver and no checkpoint"
+            )
+        ERM(self.loss, penalty=value)  # raises where loss and penalty do not go together
+        return value
+
+    def fit_all(
+        self,
+        samples: Samples,
+        units: Units,
+        penalties: Sequence[float | Penalty],
+        start: Array | None,
+    ) -> list[ERMFit]:
+        """Return the fits of data in `units`, in the units of the data given."""
+        ridges = [value for value in penalties if not isinstance(value, Penalty)]
+        by_ridge = self.fit_ridges(samples, units, ridges, start)
+        fits = []
+        for value in penalties:
+            if isinstance(value, Penalty):
+                fit = fit_penalised(samples, units, self.loss, value, self.tol, start)
             else:
-                fits[0.0] = _without_ridge(samples, loss, limit, solver, tol, begin)
-        found = [
-            erm_fit.fit_penalised(samples, units, loss, value, tol, begin)
-            if isinstance(value, Penalty)
-            else erm_fit.in_given_units(fits[value], units, value, free)
-            for value in values
-        ]
-    missed = [fit for fit in found if fit.status != Status.OK]
-    if strict and missed:
-        raise ComputationFailed(
-            f"the {loss.name} fit at ridge {missed[0].ridge:g} ended with status "
-            f"{missed[0].status}: its weights are certified to within "
-            f"{missed[0].distance_bound:.2g} of the minimiser (norm "
-            f"{np.linalg.norm(missed[0].weights):.3g}), the tolerance asked is {tol:g} relative; "
-            "ask for a larger tolerance or ridge"
-        )
-    return found
+                fit = erm_fit.in_given_units(by_ridge[value], units, value, samples.intercept)
+            fits.append(fit)
+        return fits
+
+    def fit_ridges(
+        self, samples: Samples, units: Units, ridges: Sequence[float], start: Array | None
+    ) -> dict[float, ERMFit]:
+        """Return the fit at each λ, of data in `units`; λ = 0 by the limit that the loss names."""
+        limit = self.loss.without_ridge() if 0 in ridges else self.loss
+        ordinary = [ridge for ridge in ridges if ridge > 0 or limit is self.loss]
+        inner = [units.ridge(ridge)[0] for ridge in ordinary]
+        fits = dict(zip(ordinary, self.solve(samples, self.loss, inner, start), strict=True))
+        if limit is None or limit is self.loss:
+            return fits
+        stopped = [fit for fit in fits.values() if fit.status == Status.INTERRUPTED]
+        if stopped:
+            fits[0.0] = erm_fit.stopped_at(0 * stopped[0].weights, 0.0, self.loss.name)
+        else:
+            fits[0.0] = self.fit_without_ridge(samples, limit, start)
+        return fits
+
+    def solve(
+        self, samples: Samples, loss: Loss, ridges: Sequence[float], start: Array | None
+    ) -> list[ERMFit]:
+        """Fit by the solver asked for, or by the one that the loss names."""
+        if loss.solver not in SOLVERS:
+            raise InvalidInput(
+                f"the loss {loss.name!r} names the solver {loss.solver!r}: allowed are "
+                f"{', '.join(SOLVERS)}"
+            )
+        if not ridges:
+            return []
+        name = loss.solver
+        if self.solver == "newton" and not loss.scale_free:
+            name = "newton"
+        return SOLVERS[name](samples, loss, ridges, self.tol, start)
+
+    def fit_without_ridge(self, samples: Samples, limit: Loss, start: Array | None) -> ERMFit:
+        """Return the minimiser itself where the data cannot be separated; else that of `limit`."""
+        minimise = WITHOUT_RIDGE.get(self.loss.solver)
+        minimum = None
+        if minimise is not None:
+            minimum = minimise(samples, self.tol, start)
+        if minimum is None:
+            return self.solve(samples, limit, [0.0], None)[0]
+        if minimum.status == Status.INTERRUPTED or minimum.separability is not None:
+            return minimum
+        try:
+            return self.solve(samples, limit, [0.0], None)[0]
+        except NotSeparable:
+            return minimum
 
 
-def _ridge_or_penalty(value: Any, loss: Loss, solver: str, checkpoint: Any) -> float | Penalty:
-    """λ, a penalty that is no ridge, or an error message."""
-    if not isinstance(value, Penalty) or value.quadratic:
-        return float(check_ridge(getattr(value, "strength", value)))
-    if solver != "auto" or checkpoint is not None:
-        raise InvalidInput(
-            f"a fit with the penalty {value.name!r} has one solver and no checkpoint"
-        )
-    ERM(loss, penalty=value)  # whether they go together
-    return value
-
-
-def _fit(
-    samples: Samples, loss: Loss, ridges: Sequence[float], asked: str, tol: float, begin: Any
+def _fit_max_margin(
+    samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, start: Array | None
 ) -> list[ERMFit]:
-    """By the solver asked for, or the one that the loss names."""
-    if loss.solver not in SOLVERS:
-        raise InvalidInput(
-            f"the loss {loss.name!r} names the solver {loss.solver!r}: allowed are "
-            f"{', '.join(SOLVERS)}"
-        )
-    solve = SOLVERS["newton" if asked == "newton" and not loss.scale_free else loss.solver]
-    return solve(samples, loss, ridges, tol, begin) if ridges else []
+    """Return the max-margin fit for every λ: it does not depend on the ridge."""
+    return [separate(samples, loss, tol, start)] * len(ridges)
 
 
-def _without_ridge(
-    samples: Samples, loss: Loss, limit: Loss, solver: str, tol: float, begin: Array | None
-) -> ERMFit:
-    """The minimiser itself where the data cannot be separated; else the fit of the limit."""
-    own = WITHOUT_RIDGE.get(loss.solver)
-    likely = own(samples, tol, begin) if own else None
-    stop = likely is not None and likely.status == Status.INTERRUPTED
-    if likely is not None and (stop or likely.separability is not None):
-        return likely
-    try:
-        return _fit(samples, limit, [0.0], solver, tol, None)[0]
-    except NotSeparable:
-        if likely is None:
-            raise
-        return likely
+Solver = Callable[[Samples, Loss, Sequence[float], float, Array | None], list[ERMFit]]
 
-
-SOLVERS: dict[str, Callable[[Samples, Loss, Sequence[float], float, Any], list[ERMFit]]] = {
+SOLVERS: dict[str, Solver] = {
     "softmax": fit_softmax,
     "least-squares": fit_least_squares,
-    "max-margin": lambda samples, loss, ridges, tol, start: (
-        [separate(samples, loss, tol, start)] * len(ridges)
-    ),
+    "max-margin": _fit_max_margin,
     "dual": fit_by_multipliers,
     "newton": erm_fit.fit_newton,
 }

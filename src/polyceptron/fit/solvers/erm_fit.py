@@ -2,20 +2,6 @@
 
 All λ advance together, as many as memory holds, from the largest on: from zero or the given start,
 those that follow from the last fit. A checkpoint keeps the weights of every λ begun.
-
-Any other penalty, Σ_i P(w_i) with rows w_i on class differences, takes accelerated proximal
-gradients (`fit_penalised`). With f the sum of the losses and a step 1/L the new weights are
-
-    W⁺ = argmin_W  L‖W − Y‖²/2 + ∇f(Y)·(W − Y) + Σ P(w_i),
-
-the penalty's own `denoise` at γ = LY − ∇f(Y) and Λ = L. Y runs ahead of W by momentum, which is
-dropped where it points uphill; L is doubled where f bends more. The certificate: since
-L(Y − W⁺) − ∇f(Y) is a slope of the penalty at W⁺,
-
-    S = ∇f(W⁺) − ∇f(Y) + L(Y − W⁺)   is one of the whole,   ‖W⁺ − Ŵ‖ ≤ ‖S‖/μ
-
-for a penalty whose strong convexity is μ (`Penalty.convexity`), rounding included; for μ = 0 there
-is no bound, and the status is 'tolerance-not-met'.
 """
 
 import math
@@ -26,20 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.checks import difference_basis
 from polyceptron.data.checks import Samples, Units
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
-from polyceptron.fit.solvers.intercept import Intercept, size_of
-from polyceptron.fit.solvers.newton import distances, newton_minimise
-from polyceptron.fit.solvers.objectives import EPS, Evaluation, LossObjective, Objective
+from polyceptron.fit.solvers.intercept import Intercept
+from polyceptron.fit.solvers.newton import newton_minimise
+from polyceptron.fit.solvers.objectives import EPS, LossObjective, Objective
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.problem.losses import Loss
-from polyceptron.problem.penalties import Penalty
 from polyceptron.rows import Status
 
 _MEMORY = 8_000_000  # numbers of all λ of a wave held at once
-_MAX_ITER, _MAX_PROXIMAL = 100, 20_000
+_MAX_ITER = 100
 
 
 @dataclass(frozen=True, repr=False)
@@ -273,75 +257,3 @@ def through_nearest(points: Sequence[tuple[float, AnyArray]], t: float, count: i
     for i, (node, array) in enumerate(near):
         out += math.prod((t - o) / (node - o) for j, (o, _) in enumerate(near) if j != i) * array
     return out
-
-
-def fit_penalised(
-    samples: Samples, units: Units, loss: Loss, penalty: Penalty, tol: float, start: Array | None
-) -> ERMFit:
-    """Weights within relative distance `tol` of the minimiser, of data in `units`; `start` (d, k).
-
-    Of weights w̃ = 2^(p+s) w in these units the penalty is 2^(s−q) P(w), with s the shrinkage.
-    """
-    (design, y, k), free, B = samples, samples.intercept, difference_basis(samples.n_classes)
-    shrink = units.ridge(penalty.strength)[1]
-    up, down = units.p + shrink, 2 * units.p + units.q + shrink
-    convexity, strength = (math.ldexp(x, -down) for x in (penalty.convexity, penalty.strength))
-    objective = LossObjective(loss, y, k, samples.weights, B)
-
-    def smooth(U: Array) -> tuple[Array, Evaluation, Array]:
-        """Fields Z (1, k−1, n) at U (1, k−1, d), f there, and ∇f."""
-        Z = design.fields(U)
-        here = objective.evaluate(Z)
-        return Z, here, design.back(here.residual)
-
-    def denoise(gamma: Array, L: float) -> Array:
-        rows = (B @ (gamma[0] if free is None else gamma[0, :, :-1])).T
-        small = penalty.denoise(np.ldexp(rows, down - up), np.ldexp(L, down)).mean
-        found = np.ldexp(small @ B, up).T[None]
-        return found if free is None else np.concatenate([found, gamma[..., -1:] / L], axis=2)
-
-    U = np.zeros((1, k - 1, design.dimension)) if start is None else (start @ B).T[None]
-    before, aim, bound = design.passes, 0.5, math.inf
-    Y, (_, there, slope), L, t = U, smooth(U), 1e-3 + design.stretch**2 / 16, 1.0
-    for n_iter in range(1, _MAX_PROXIMAL + 1):
-        while True:
-            new = denoise(L * Y - slope, L)
-            step, (Z, here, after) = new - Y, smooth(new)
-            size = float((step * step).sum())
-            above = float(here.value[0] - there.value[0]) - float((slope * step).sum())
-            if above <= L * size / 2 + 64 * EPS * abs(float(there.value[0])):
-                break
-            L *= 2
-        S = after - slope - L * step
-        gap, norm = float(np.linalg.norm(S)), float(size_of(free, new)[0])
-        done = gap <= aim * tol * (convexity or strength) * norm
-        if done or n_iter == _MAX_PROXIMAL:
-            if convexity > 0:
-                own = design, objective, free, np.array([convexity])
-                bound = float(distances(*own, new, Z, here, S, tol)[1][0])
-            if free is None or bound <= tol * norm or aim < 1e-6 or n_iter == _MAX_PROXIMAL:
-                break
-            aim *= 0.1
-        if float((step * (new - U)).sum()) < 0:  # uphill: the momentum is dropped
-            t = 1.0
-        longer = (1 + math.sqrt(1 + 4 * t * t)) / 2
-        ahead = (t - 1) / longer
-        Y, U, t = new + ahead * (new - U), new, longer
-        _, there, slope = (Z, here, after) if ahead == 0 else smooth(Y)
-    close = bound <= tol * norm or (norm == 0 and done)
-    late = Status.TOLERANCE_NOT_MET if done else Status.NOT_CONVERGED
-    fit = fit_at(
-        samples,
-        loss.name,
-        penalty.strength,
-        (B @ new[0]).T,
-        B @ Z[0],
-        float(here.value[0]),
-        bound,
-        Status.OK if close else late,
-        gradient_norm=gap,
-        n_iter=n_iter,
-        matrix_passes=design.passes - before,
-        penalty=penalty.name,
-    )
-    return in_given_units(fit, units, penalty.strength, free)
