@@ -154,7 +154,7 @@ def broadcast(omega: ArrayLike, y: ArrayLike, V: ArrayLike) -> tuple[Array, Labe
 
 
 # Newton's method for proximal points: tests/unit/problem/test_losses.py compares its points with
-# closed forms to 1e-9, tests/unit/algorithms/test_custom_losses.py uses it.
+# closed forms to 1e-9, tests/unit/fit/test_custom_losses.py uses it.
 _MAX_NEWTON_STEPS = 100
 _MAX_HALVINGS = 60
 _SUFFICIENT_DECREASE = 1e-4  # Armijo's share of the decrease that the slope promises
