@@ -235,8 +235,8 @@ MUTATIONS = [
     Mutation(
         "many classes, sums: pairs of other classes",
         "sides/fields/sums.py",
-        "2 * mean(5, single * fa) + mean(0, pair * fa * fa)",
-        "2 * mean(5, single * fa)",
+        "self.one_sum * f.a) + self._pairs_of_a()",
+        "self.one_sum * f.a)",
         "tests/unit/theory/test_many_classes.py",
     ),
     Mutation(
