@@ -149,14 +149,14 @@ MUTATIONS = [
     ),
     Mutation(
         "common shift on a lattice: the cross term",
-        "sides/weights/row_sums.py",
+        "sides/weights/few_classes.py",
         "second = square + square.T - 2 * (G @ (G * here).T)",
         "second = square + square.T - (G @ (G * here).T)",
         f"{WEIGHTS}::test_lattice_reproduces_the_sum_over_points",
     ),
     Mutation(
         "common shift by gaps: the mean's square dropped",
-        "sides/weights/row_sums.py",
+        "sides/weights/few_classes.py",
         "second - squared / np.maximum(P, 1e-290)",
         "second - 0.5 * squared / np.maximum(P, 1e-290)",
         f"{WEIGHTS}::test_two_rules_agree_where_both_work",
