@@ -14,7 +14,7 @@ import numpy as np
 
 from polyceptron.problem import ERM, Teacher
 from polyceptron.sides import generalisation
-from polyceptron.sides.fields import contest, sums
+from polyceptron.sides.fields import sums, winner
 from polyceptron.sides.weights.sign_table import sign_table
 from polyceptron.theory.bayes.channel_table import argmax_table, channel_table
 from polyceptron.theory.bayes.fixed_points import fixed_points
@@ -25,7 +25,7 @@ from polyceptron.theory.erm.fixed_point import erm_fixed_point
 CLASSES = (4, 7, 10, 20, 50, 100)
 CACHES = (
     *(curve_of, channel_table, argmax_table, sign_table, generalisation._ratio),
-    *(contest.winning_levels, sums._searched, sums._averages),
+    *(winner.winning_levels, sums._searched_windows, sums._averages),
 )
 
 

@@ -149,14 +149,14 @@ MUTATIONS = [
     ),
     Mutation(
         "common shift on a lattice: the cross term",
-        "sides/weights/row_sums.py",
+        "sides/weights/few_classes.py",
         "second = square + square.T - 2 * (G @ (G * here).T)",
         "second = square + square.T - (G @ (G * here).T)",
         f"{WEIGHTS}::test_lattice_reproduces_the_sum_over_points",
     ),
     Mutation(
         "common shift by gaps: the mean's square dropped",
-        "sides/weights/row_sums.py",
+        "sides/weights/few_classes.py",
         "second - squared / np.maximum(P, 1e-290)",
         "second - 0.5 * squared / np.maximum(P, 1e-290)",
         f"{WEIGHTS}::test_two_rules_agree_where_both_work",
@@ -235,8 +235,8 @@ MUTATIONS = [
     Mutation(
         "many classes, sums: pairs of other classes",
         "sides/fields/sums.py",
-        "2 * mean(5, single * fa) + mean(0, pair * fa * fa)",
-        "2 * mean(5, single * fa)",
+        "self.one_sum * f.a) + self._pairs_of_a()",
+        "self.one_sum * f.a)",
         "tests/unit/theory/test_many_classes.py",
     ),
     Mutation(

@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import points
 from polyceptron.problem.priors import Prior, as_prior
+from polyceptron.sides.weights.field_table import scalar_posterior
+from polyceptron.sides.weights.finite_rows import finite_row_variance
 from polyceptron.sides.weights.point_rows import support_of
-from polyceptron.sides.weights.row_sums import finite_row_variance, scalar_posterior
 from polyceptron.sides.weights.sign_table import PANELS
 
 _AT_ONCE = 20_000  # rows that are grown together

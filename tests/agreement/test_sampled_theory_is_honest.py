@@ -9,7 +9,7 @@ from polyceptron.numerics.estimate import estimate_from_replicates
 from polyceptron.problem import CHANNELS, Teacher, finite_prior
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.rows import Status
-from polyceptron.sides.fields.integrand import BayesStudent
+from polyceptron.sides.fields.integrand import PosteriorScore
 from polyceptron.sides.fields.points import Points
 from polyceptron.sides.weights.side import effort, row_entropy, row_rule
 from polyceptron.theory.bayes.channel_table import channel_table
@@ -31,7 +31,7 @@ SEVEN = Teacher(7, BIASED)
 def test_sampled_fields_reproduce_the_tables(noise, k, q):
     """The points of empirical risk minimisation, with the channel itself as the student."""
     law = ScalarOrder.bayes(1 - q)
-    found = Points().place(BayesStudent(noise, k), noise, k, law, 1)(law)
+    found = Points().place(PosteriorScore(noise, k), noise, k, law, 1)(law)
     table = channel_table(noise, k)
     information, entropy = (float(part[0]) for part in table(np.array([1 - q])))
     for sampled, truth in ((found.Q, information), (-found.loss, entropy - table.known_entropy)):

@@ -10,7 +10,7 @@ import pytest
 import polyceptron as pc
 from polyceptron.problem import CHANNELS, Loss, ScalarOrder
 from polyceptron.questions.curve_rows import curve_rows
-from polyceptron.sides.fields.integrand import BayesStudent, PanelsThree, PanelsTwo
+from polyceptron.sides.fields.integrand import PanelsThree, PanelsTwo, PosteriorScore
 from polyceptron.sides.fields.points import Points
 from polyceptron.sides.scalar import FieldsSide
 from polyceptron.theory.bayes.channel_table import channel_table
@@ -61,7 +61,7 @@ def test_three_averages_are_the_information(k, tolerance, channel):
 def test_the_channel_itself_may_be_the_student(k, tolerance, channel):
     """Its score and its entropy through the rules of the losses."""
     law = ScalarOrder.bayes(0.4)
-    found = FieldsSide(channel, BayesStudent(channel, k), k, 1.0).averages(2, law)(law)
+    found = FieldsSide(channel, PosteriorScore(channel, k), k, 1.0).averages(2, law)(law)
     table = channel_table(channel, k)
     information, entropy = (float(part[0]) for part in table(np.array([law.V])))
     for part in (found.M, found.Q, found.C):

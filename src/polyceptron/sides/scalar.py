@@ -3,7 +3,7 @@
     fields side    channel × student         law (τ, q, V)  →  m̂, q̂, V̂ = α(M, Q, C)
     weights side   penalty × spectrum        m̂, q̂, V̂        →  law
 
-The student is a loss, or the channel itself (`BayesStudent`). The fields side averages by a rule
+The student is a loss, or the channel itself (`PosteriorScore`). The fields side averages by a rule
 at some level of accuracy (`sides/fields`); a loss whose averages are known in closed form needs
 none. The weights side of Bayes-optimal learning is a prior × spectrum (`sides/weights/side.py`).
 All can be called: that is a round of the plain loop (`theory/dynamics.py`).

@@ -107,7 +107,7 @@ class PopulationScores:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Of a row."""
+        """Return the columns of a result row by name, with their uncertainties."""
         scored = {"generalisation_error": self.error, "balanced_error": self.balanced_error}
         scored |= {} if self.test_loss is None else {"test_loss": self.test_loss}
         columns: dict[str, Any] = {}
@@ -178,7 +178,7 @@ def leading_nodes(law: FieldsDistribution) -> tuple[Array, Array, Array]:
 
 
 def lifted(covariance: Array) -> Array:
-    """With a hint of variance in every direction: a flat orthant has no density."""
+    """Return covariances with some variance in each direction: flat ones have no density."""
     values, vectors = np.linalg.eigh(covariance)
     least = _FLAT * (values.sum(-1, keepdims=True) + _NOTHING)
     if (values >= least).all():
@@ -327,7 +327,7 @@ def _closed_confusion(law: FieldsDistribution) -> Array | None:
 
 
 def scores_of(*levels: tuple[Array, Array | None]) -> PopulationScores:
-    """Of sums with replicates, or of a coarse and a fine rule."""
+    """Return scores with bars from replicates, or from a coarse and a fine rule."""
     made: list[dict[str, Array]] = []
     for confusion, sums in levels:
         wrong, shares = confusion * (1 - np.eye(confusion.shape[1])), confusion.sum(2)

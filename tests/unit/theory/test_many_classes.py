@@ -18,8 +18,9 @@ from polyceptron.problem import (
 )
 from polyceptron.problem.losses.hard_margin import LabelCone
 from polyceptron.sides.fields.integrand import PanelsThree
+from polyceptron.sides.fields.mode_series import fourier_modes
 from polyceptron.sides.fields.points import Points
-from polyceptron.sides.fields.sums import Sums, modes
+from polyceptron.sides.fields.sums import Sums
 from polyceptron.sides.scalar import erm_sides
 from polyceptron.theory.dynamics import erm_state_evolution
 from polyceptron.theory.erm.coarse_root import Root, jacobian_at
@@ -98,7 +99,7 @@ def test_integration_by_parts_holds_for_the_sums(k):
 def test_modes_are_sums_of_powers():
     rng = np.random.default_rng(0)
     phase, functions = rng.random((3, 50, 7)), rng.random((2, 3, 50, 7))
-    found = modes(phase, functions, 9)
+    found = fourier_modes(phase, functions, 9)
     powers = np.exp(-1j * phase[..., None] * np.arange(10))
     assert np.allclose(found, np.einsum("fclj,cljm->fclm", functions, powers))
 

@@ -10,8 +10,8 @@ import pytest
 
 from polyceptron.numerics.estimate import estimate_from_replicates
 from polyceptron.problem import Teacher, as_prior, finite_prior
+from polyceptron.sides.weights.finite_rows import finite_row_variance
 from polyceptron.sides.weights.point_rows import point_variance
-from polyceptron.sides.weights.row_sums import finite_row_variance
 from polyceptron.sides.weights.side import row_entropy
 from polyceptron.sides.weights.sign_table import (
     fitted,

@@ -15,20 +15,19 @@ from polyceptron.errors import ComputationFailed
 from polyceptron.numerics.estimate import estimate_from_replicates
 from polyceptron.problem import PRIORS, Perceptron, Teacher, as_prior, finite_prior
 from polyceptron.problem.priors.prior import reduced_support
-from polyceptron.sides.weights import row_sums
-from polyceptron.sides.weights.point_rows import point_error, point_variance
-from polyceptron.sides.weights.row_sums import (
+from polyceptron.sides.weights import sampled_rows
+from polyceptron.sides.weights.common_shift import shift_moments
+from polyceptron.sides.weights.few_classes import (
     GAP_RULES,
-    FieldTable,
     few_shift_error,
     few_shift_variance,
-    finite_row_variance,
     hidden_variance,
     lattice_variance,
-    sampled_shift_variance,
-    shift_moments,
-    single_variance,
 )
+from polyceptron.sides.weights.field_table import FieldTable, single_variance
+from polyceptron.sides.weights.finite_rows import finite_row_variance
+from polyceptron.sides.weights.point_rows import point_error, point_variance
+from polyceptron.sides.weights.sampled_rows import sampled_shift_variance
 from polyceptron.sides.weights.side import PriorSide, row_entropy, row_rule
 
 pytestmark = pytest.mark.slow
@@ -178,9 +177,9 @@ def test_bars_of_rare_weights_hold_as_often_as_promised(monkeypatch: pytest.Monk
     With rows drawn as they are, nearly all that hides is of the one weight in fifty that is not 0,
     and replicates are skewed.
     """
-    plain, prior = row_sums.uniform_replicates, as_prior("sparse-gaussian:0.02")
+    plain, prior = sampled_rows.uniform_replicates, as_prior("sparse-gaussian:0.02")
     missed, seeds = 0, iter(range(10_000, 180_000, 10_000))
-    monkeypatch.setattr(row_sums, "uniform_replicates", lambda *a, seed: plain(*a, next(seeds)))
+    monkeypatch.setattr(sampled_rows, "uniform_replicates", lambda *a, seed: plain(*a, next(seeds)))
     for q_hat, truth in {3.0: 0.0164082675, 300.0: 9.38396e-05}.items():
         replicates = np.array([sampled_shift_variance(prior, 6, q_hat, 5) for _ in range(8)])
         found = estimate_from_replicates(replicates)

@@ -10,7 +10,7 @@ that of the largest utility,
 
 Only near class boundaries, within the channel's width, is there anything to learn; the excess lives
 there, so that nothing cancels as v → 0. Two and three classes use the panels of empirical risk
-minimisation with the channel itself as the student (`FEW`, `BayesStudent`). With four and
+minimisation with the channel itself as the student (`FEW`, `PosteriorScore`). With four and
 more the excess alone is computed, and its slope gives I:
 
 Student fields are g_h ~ N(0, 1) in units of √q; lengths of utilities are in units of the channel's
@@ -41,7 +41,7 @@ from polyceptron.numerics import AnyArray
 from polyceptron.numerics.panels import legendre_rule
 from polyceptron.problem.channels import Channel
 from polyceptron.problem.order import ScalarOrder
-from polyceptron.sides.fields.integrand import FEW, BayesStudent
+from polyceptron.sides.fields.integrand import FEW, PosteriorScore
 
 _OFTEN, _LEVELS = 0.005, (4, 3)  # of the panels, by whether guesses soften them: 3e-11 or better
 _SURE = 1e-12  # stands for no overlap
@@ -60,7 +60,7 @@ def known_entropy(channel: Channel, n_classes: int) -> float:
 def few_moments(channel: Channel, v: float, n_classes: int) -> tuple[float, float]:
     """I and the excess of two or three classes at residual variance v."""
     law = ScalarOrder.bayes(min(max(v, 1e-20), 1 - _SURE))
-    student = BayesStudent(channel, n_classes)
+    student = PosteriorScore(channel, n_classes)
     level = _LEVELS[channel.guess(n_classes) >= _OFTEN]
     found = FEW[n_classes].place(student, channel, n_classes, law, level)(law)
     return float(found.Q[0]), -float(found.loss[0])

@@ -17,9 +17,10 @@ smallest first. With slopes of Z in the teacher's mean gaps
     ∇Z·f = Σ_h ∂Z/∂g_h (f₁ − f_h),    ω·f = −Σ_h (ω₁ − ω_h) f_h,    f₁ = −Σ_h f_h.
 
 This integrand is the same for every number of classes, student and channel (`average`). Where its
-nodes sit, and what each weighs, is a `Rule`: it follows the spread of the gaps and the width of the
-label's transition in them (`field_scales`), and the student's own coordinates. The student is a
-loss, or the channel itself (`BayesStudent`), whose mean loss is then that of the entropy Ψ_out.
+nodes sit, and what each weighs, is a `FieldsRule`: it follows the spread of the gaps and the width
+of the label's transition in them (`field_scales`), and the student's own coordinates. The student
+is a loss, or the channel itself (`PosteriorScore`), whose mean loss is then that of the entropy
+Ψ_out.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from polyceptron.problem.order import ScalarOrder
 
 
 class Averages(NamedTuple):
-    """Each an array (replicates,); deterministic rules have one replicate."""
+    """The averages of the module's formulas, each (replicates,); one replicate if deterministic."""
 
     M: Array
     Q: Array
@@ -54,23 +55,32 @@ class Averages(NamedTuple):
     mass: Array  # total probability that the rule saw, 1 up to its error
 
     def mean(self) -> Averages:
-        """One replicate: the mean of all."""
-        return self if len(self.M) == 1 else Averages(*(x.mean(keepdims=True) for x in self))
+        """Return the mean over replicates, as one replicate."""
+        if len(self.M) == 1:
+            return self
+        return Averages(*(x.mean(keepdims=True) for x in self))
 
-    def doubt(self, law: ScalarOrder, by_parts: float = 1.0) -> float:
-        """What one replicate misses: of the mass, and of C = (m/q)M − D, relative to C and D."""
+    def doubt(self, order: ScalarOrder, by_parts: float = 1.0) -> float:
+        """Return the relative error of a deterministic rule, as its own identities show it.
+
+        It is the mass that nodes miss, and `by_parts` times the defect of C = (m/q)M − D relative
+        to C + |D|.
+        """
         D = self.D_plus - self.D_minus
-        parts = np.abs(self.C + D - self.M * (law.m / law.q)) / (self.C + np.abs(D) + 1e-300)
-        return float((np.abs(self.mass - 1) + by_parts * parts)[0])
+        defect = np.abs(self.C + D - self.M * (order.m / order.q)) / (self.C + np.abs(D) + 1e-300)
+        return float((np.abs(self.mass - 1) + by_parts * defect)[0])
 
     def missed(self, rank: int) -> float:
-        """The mass that one replicate misses, over rQ: it may be that of samples which pull."""
+        """Return the mass that a deterministic rule misses, over rQ.
+
+        The samples missed may be those that pull, of which there are about rQ.
+        """
         return float(abs(self.mass[0] - 1) / max(rank * self.Q[0], 1e-300))
 
 
 @dataclass(frozen=True)
-class BayesStudent(Coordinates):
-    """The Bayes-optimal student, f = ∇ ln Z: the channel's own score at its v = V.
+class PosteriorScore(Coordinates):
+    """The Bayes-optimal student, f = ∇ ln Z: the channel's own score at its variance v = V.
 
     On the Nishimori line M = Q = C is the channel's information; C is given as E‖f‖². Its loss is
     −ln Z less its mean where the utilities are known: −excess of Ψ_out (`information`).
@@ -81,64 +91,103 @@ class BayesStudent(Coordinates):
 
     @property
     def coordinates(self) -> Coordinates:
+        """Return itself: the score is smooth in the gaps."""
         return self
 
     def additive(self, V: float) -> AdditivePull | None:
+        """Return None: the score is no sum over the other classes."""
         return None
 
     def explicit_averages(
         self, law: ScalarOrder, signal: float, n_classes: int
     ) -> tuple[float, float, float, float] | None:
+        """Return None: no average has a closed form."""
         return None
 
     def at_gaps(self, gaps: Array, V: float) -> Pull:
+        """Return the score of label 1 at gaps ω₁ − ω_h (k−1, n), the smallest first."""
         k = self.n_classes
         label = self.channel.label_law(gaps, V, k)
         z, slopes = label
-        seen = z > _UNSEEN
+        seen = z > IMPROBABLE_LABEL
         z = np.where(seen, z, 1.0)
         f = np.where(seen, -slopes / z, 0.0)
-        loss, a = -np.log(z), self.channel.guess(k)
-        if a > 0:
-            P, top = (z - a) / (1 - k * a), 1 - (k - 1) * a
-            loss += (P * (top * math.log(top)) + (1 - P) * (a * math.log(a))) / z
+        loss = -np.log(z)
+        guess = self.channel.guess(k)
+        if guess > 0:  # less the mean where utilities are known, Z = guess or 1 − (k−1)guess
+            P = (z - guess) / (1 - k * guess)
+            top = 1 - (k - 1) * guess
+            known = P * (top * math.log(top)) + (1 - P) * (guess * math.log(guess))
+            loss += known / z
         return Pull(f, f.sum(0) ** 2 + (f * f).sum(0), loss, gaps[0], label)
 
     def line_breaks(self, breaks: Array, V: float) -> Array:
-        """Those that follow the channel's width serve its score."""
+        """Return the break points as they are: those of the channel's width serve its score."""
         return breaks
 
     def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
+        """Return the same break points (b,) for each row, (rows, b)."""
         return np.broadcast_to(breaks, (len(row), len(breaks)))
 
 
-FieldsStudent = Loss | BayesStudent
+FieldsStudent = Loss | PosteriorScore
 Averaging = Callable[[ScalarOrder], Averages]
 
 
-class Rule(ABC):
-    """Where the nodes of the fields side sit, at levels of accuracy from 0, the coarsest, on."""
+class FieldsRule(ABC):
+    """Where the nodes of the fields side sit, at levels of accuracy from 0, the coarsest, on.
+
+    `refusal` says whether a rule serves a problem, `place` puts its nodes, and the class variables
+    tell the refinement how large its errors were seen to be.
+    """
 
     n_levels: ClassVar[int]
-    sampled: ClassVar[bool] = False  # random points in replicates, whose spread tells the error
-    follows: ClassVar[bool] = False  # nodes follow the law smoothly, wherever they were placed
+    sampled: ClassVar[bool] = False  # see `is_sampled`
+    follows: ClassVar[bool] = False  # see `moves_nodes`
     # Relative error that levels 1, 2, … were seen to reach: two levels can agree by luck.
     floors: ClassVar[tuple[float, ...]] = (3e-6, 1e-6, 1e-8, 1e-10, 1e-12)
     loss_floor: ClassVar[float] = 1.0  # times as much for the mean loss
-    by_parts: ClassVar[float] = 0.0  # how much of a defect of the integration by parts counts
-    left: ClassVar[float] = 0.2  # of a level's change at most: geometric convergence
+    by_parts: ClassVar[float] = 0.0  # weight of the defect of C = (m/q)M − D in the error
+    left: ClassVar[float] = 0.2  # error over the change of the last level: geometric convergence
+
+    def is_sampled(self) -> bool:
+        """Whether points are random, in replicates whose spread tells the error."""
+        return self.sampled
+
+    def moves_nodes(self) -> bool:
+        """Whether nodes follow the order parameters smoothly, wherever they were placed."""
+        return self.follows
+
+    def refusal(self, student: FieldsStudent, channel: Channel, n_classes: int) -> str | None:
+        """Return None, or the reason in words why this rule does not serve."""
+        return None
+
+    def error_shown(self, averages: Averages, order: ScalarOrder) -> float:
+        """Return the relative error that the averages' own identities show."""
+        return averages.doubt(order, self.by_parts)
 
     @abstractmethod
     def place(
-        self, student: FieldsStudent, channel: Channel, n_classes: int, law: ScalarOrder, level: int
+        self,
+        student: FieldsStudent,
+        channel: Channel,
+        n_classes: int,
+        order: ScalarOrder,
+        level: int,
     ) -> Averaging:
-        """The averages as a function of the law; nodes placed for `law` serve any near it."""
+        """Return the averages as a function of the order parameters.
+
+        Nodes placed for `order` serve any order parameters near it.
+        """
+
+
+Rule = FieldsRule  # the name that sides/scalar.py imports
 
 
 # For a gap a < 0 the third class matters around g₂ − g₁ = −a, so the corner of three classes
 # reaches further than one width.
 CORNER_BREAKS = np.array([0.0, 1.6, 3.4, 5.8, 8.8, 14.0])
-_UNSEEN = 1e-17  # a label as improbable as this leaves no trace in any average
+IMPROBABLE_LABEL = 1e-17  # a label as improbable as this leaves no trace in any average
 
 
 class Scales(NamedTuple):
@@ -155,7 +204,8 @@ class Scales(NamedTuple):
 
     def gap_breaks(self) -> Array:
         """Break points of the student's gap: both scales, on both sides of the boundary."""
-        sets = [x * np.append(-GAUSS_BREAKS[:0:-1], GAUSS_BREAKS) for x in (self.width, self.sigma)]
+        both_sides = np.append(-GAUSS_BREAKS[:0:-1], GAUSS_BREAKS)
+        sets = [self.width * both_sides, self.sigma * both_sides]
         return blend_breaks(sets, self.low, self.high)
 
     def second_breaks(self, *more: Array) -> Array:
@@ -164,19 +214,30 @@ class Scales(NamedTuple):
         return blend_breaks(sets, 0.0, self.high)
 
 
-def field_scales(channel: Channel, law: ScalarOrder, n_classes: int) -> Scales:
-    """The scales at a law. A label may be drawn far below the boundary: then nodes reach there."""
-    sigma = math.sqrt(2 * law.q)
-    width = math.sqrt(2) * channel.width(law.residual) / law.slope if law.slope > 0 else sigma
-    width = min(width, sigma)
-    edge = np.array([[-CUTOFF * width * law.slope]])
-    seen = float(channel.label_law(edge, law.residual, n_classes).z[0]) > _UNSEEN
-    return Scales(sigma, width, -CUTOFF * (sigma if seen else width))
+def field_scales(channel: Channel, order: ScalarOrder, n_classes: int) -> Scales:
+    """Return the scales of the gaps; a label drawn far below the boundary makes them reach there.
+
+    Examples
+    --------
+    >>> from polyceptron.problem import as_channel
+    >>> scales = field_scales(as_channel("none"), ScalarOrder(1.0, 2.0, 1.0), 2)
+    >>> scales.sigma
+    2.0
+    """
+    sigma = math.sqrt(2 * order.q)
+    width = sigma
+    if order.slope > 0:
+        width = min(math.sqrt(2) * channel.width(order.residual) / order.slope, sigma)
+    edge = np.array([[-CUTOFF * width * order.slope]])
+    chance_at_edge = float(channel.label_law(edge, order.residual, n_classes).z[0])
+    if chance_at_edge > IMPROBABLE_LABEL:
+        return Scales(sigma, width, -CUTOFF * sigma)
+    return Scales(sigma, width, -CUTOFF * width)
 
 
 def average(
     channel: Channel,
-    law: ScalarOrder,
+    order: ScalarOrder,
     gaps: Array,
     weight: Array,
     pull: Pull,
@@ -184,16 +245,34 @@ def average(
     n_classes: int,
     n_replicates: int = 1,
 ) -> Averages:
-    """The averages from gaps (c, n), weights (n,) and the pull there, n = replicates × nodes.
+    """Return the averages of the module's formulas from nodes, whatever placed them.
 
-    c is k − 1, or less where the other classes cannot have the largest utility.
+    Parameters
+    ----------
+    channel : Channel
+        P(label | teacher's fields).
+    order : ScalarOrder
+        τ, q and V.
+    gaps : ndarray, (c, n)
+        ω₁ − ω_h, the smallest first, n = replicates × nodes. c is k − 1, or less where the other
+        classes cannot have the largest utility.
+    weight : ndarray, (n,)
+        Of the nodes, with the density of the gaps.
+    pull : Pull
+        The student's at these gaps.
+    n_classes, n_replicates : int
+
+    Returns
+    -------
+    Averages
     """
-    label = pull.label or channel.label_law(gaps * law.slope, law.residual, n_classes)
-    others, rank = pull.others, n_classes - 1
+    label = pull.label or channel.label_law(gaps * order.slope, order.residual, n_classes)
+    others = pull.others
+    rank = n_classes - 1
     first = -others.sum(0)
     joint = weight * label.z
-    tilt = first * label.slopes.sum(0) - _dot(label.slopes, others)
-    along = _dot(gaps, others) * (-1 / (rank * law.q))
+    tilt = first * label.slopes.sum(0) - _dot(label.slopes, others)  # ∇Z·f
+    along = _dot(gaps, others) * (-1 / (rank * order.q))  # ω·f/(rq)
     table = np.empty((6, len(joint)))
     table[0] = first * first + _dot(others, others)
     table[1] = pull.trace
@@ -201,19 +280,23 @@ def average(
     table[3] = along
     table[4] = pull.value
     table[5] = pull.margin < 0
-    M, mass = (x.reshape(n_replicates, -1).sum(1) for x in (weight * tilt, joint))
-    rows, each = table.reshape(6, n_replicates, -1).swapaxes(0, 1), joint.reshape(len(M), -1, 1)
-    Q, C, ahead, balance, value, mistaken = (rows @ each)[..., 0].T
-    return Averages(M / rank, Q / rank, C / rank, ahead, ahead - balance, value, mistaken, mass)
+    M = (weight * tilt).reshape(n_replicates, -1).sum(1)
+    mass = joint.reshape(n_replicates, -1).sum(1)
+    by_replicate = table.reshape(6, n_replicates, -1).swapaxes(0, 1)
+    means = by_replicate @ joint.reshape(n_replicates, -1, 1)
+    Q, C, D_plus, D, loss, mistaken = means[..., 0].T
+    return Averages(M / rank, Q / rank, C / rank, D_plus, D_plus - D, loss, mistaken, mass)
 
 
 def _dot(a: Array, b: Array) -> Array:
-    """Σ_h a_h b_h (n,) of arrays (c, n)."""
-    return a[0] * b[0] if len(a) == 1 else np.einsum("hn,hn->n", a, b)
+    """Return Σ_h a_h b_h (n,) of arrays (c, n)."""
+    if len(a) == 1:
+        return a[0] * b[0]
+    return np.einsum("hn,hn->n", a, b)
 
 
 def ordered_density(gaps: Array, q: float) -> Array:
-    """k! times the density of the gaps (k−1, n), whose covariance is q(I + 11ᵀ)."""
+    """Return k! times the density (n,) of the gaps (k−1, n), whose covariance is q(I + 11ᵀ)."""
     k = len(gaps) + 1
     total = gaps.sum(0)
     exponent = (_dot(gaps, gaps) - total * total / k) * (-0.5 / q)
@@ -221,65 +304,79 @@ def ordered_density(gaps: Array, q: float) -> Array:
     return np.asarray(norm * np.exp(exponent))
 
 
-_NEGLIGIBLE = 42.0  # nodes with a Gaussian exponent beyond this (6e-19) are dropped
-
-
-class PanelsTwo(Rule):
-    """Two classes."""
+class PanelsTwo(FieldsRule):
+    """Gauss panels along the gap of two classes."""
 
     orders = (6, 9, 12, 16, 22, 30)  # nodes a panel, by level
     n_levels = len(orders)
 
     def place(
-        self, student: FieldsStudent, channel: Channel, n_classes: int, law: ScalarOrder, level: int
+        self,
+        student: FieldsStudent,
+        channel: Channel,
+        n_classes: int,
+        order: ScalarOrder,
+        level: int,
     ) -> Averaging:
+        """Place panels on the student's own coordinate of the gap."""
         own = student.coordinates
-        breaks = field_scales(channel, law, 2).gap_breaks()
-        nodes, weights = panel_rule(own.line_breaks(breaks, law.V), self.orders[level])
+        breaks = field_scales(channel, order, 2).gap_breaks()
+        nodes, weights = panel_rule(own.line_breaks(breaks, order.V), self.orders[level])
 
-        def averages(law: ScalarOrder) -> Averages:
-            gaps, stretch, pull = own.on_line(nodes, law.V)
-            weight = weights * stretch * ordered_density(gaps, law.q)
-            return average(channel, law, gaps, weight, pull, n_classes=2)
+        def averages(order: ScalarOrder) -> Averages:
+            gaps, stretch, pull = own.on_line(nodes, order.V)
+            weight = weights * stretch * ordered_density(gaps, order.q)
+            return average(channel, order, gaps, weight, pull, n_classes=2)
 
         return averages
 
 
-class PanelsThree(Rule):
-    """Three classes."""
+class PanelsThree(FieldsRule):
+    """Gauss panels in the plane of the two gaps of three classes, row by row."""
 
     orders = (4, 6, 8, 11, 15, 20)  # nodes a panel, by level
     n_levels = len(orders)
     left = 0.1
 
     def place(
-        self, student: FieldsStudent, channel: Channel, n_classes: int, law: ScalarOrder, level: int
+        self,
+        student: FieldsStudent,
+        channel: Channel,
+        n_classes: int,
+        order: ScalarOrder,
+        level: int,
     ) -> Averaging:
-        order, V = self.orders[level], law.V
-        scales = field_scales(channel, law, 3)
+        """Place panels on the student's own coordinates; nodes far out of the Gaussian go."""
+        V = order.V
+        n_nodes = self.orders[level]
+        scales = field_scales(channel, order, 3)
         narrow = student.coordinates
         wide = narrow.wide(scales.width, V)
-        plane = narrow if wide is None else wide
-        row, weight_row = panel_rule(plane.line_breaks(scales.gap_breaks(), V), order)
+        plane = wide or narrow
+        row, weight_row = panel_rule(plane.line_breaks(scales.gap_breaks(), V), n_nodes)
         columns = plane.plane_breaks(row, scales.second_breaks(), V)
-        along, weights = panel_rule(np.ascontiguousarray(columns), order)
+        along, weights = panel_rule(np.ascontiguousarray(columns), n_nodes)
         weights = weights * weight_row[:, None]
         rows = np.broadcast_to(row[:, None], along.shape)
         if wide is None:
-            first, apart = narrow.on_line(row, V).gaps[0][:, None], along
+            first = narrow.on_line(row, V).gaps[0][:, None]
+            apart = along
         else:
             gaps = wide.on_plane(rows.ravel(), along.ravel(), V).gaps.reshape(2, *along.shape)
-            first, apart = gaps[0], gaps[1] - gaps[0]
-        exponent = (first * (first + apart) + apart * apart) / (3 * law.q)
-        used = (weights > 0) & (exponent < _NEGLIGIBLE)
-        row, along, weights = rows[used], along[used], weights[used]
+            first = gaps[0]
+            apart = gaps[1] - gaps[0]
+        gaussian_exponent = (first * (first + apart) + apart * apart) / (3 * order.q)
+        used = (weights > 0) & (gaussian_exponent < 42.0)  # e^−42 = 6e-19 is dropped
+        row = rows[used]
+        along = along[used]
+        weights = weights[used]
 
-        def averages(law: ScalarOrder) -> Averages:
-            gaps, stretch, pull = plane.on_plane(row, along, law.V)
-            weight = weights * stretch * ordered_density(gaps, law.q)
-            return average(channel, law, gaps, weight, pull, n_classes=3)
+        def averages(order: ScalarOrder) -> Averages:
+            gaps, stretch, pull = plane.on_plane(row, along, order.V)
+            weight = weights * stretch * ordered_density(gaps, order.q)
+            return average(channel, order, gaps, weight, pull, n_classes=3)
 
         return averages
 
 
-FEW: dict[int, Rule] = {2: PanelsTwo(), 3: PanelsThree()}
+FEW: dict[int, FieldsRule] = {2: PanelsTwo(), 3: PanelsThree()}

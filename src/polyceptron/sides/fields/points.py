@@ -31,7 +31,7 @@ _MANY = 30  # classes, beyond which some may be left out
 _TRIED, _UNSEEN = 256, 1e-9  # points, and pull or slope of a class, at half of q
 
 
-class Points(rules.Rule):
+class Points(rules.FieldsRule):
     """Four classes or more, any student."""
 
     log2_points = (8, 10, 11, 12, 13, 14, 15, 16)  # per replicate, by level

@@ -1,25 +1,21 @@
-"""Four classes or more, for losses whose pull is a sum over the others: exact in k, no sampling.
+"""Four classes or more, for losses whose pull is a sum over the other classes: no sampling.
 
-At a held variable L and a level C of the winning utility the N = k − 1 others are independent, and
-what the label needs to know of them is the sum P = Σ p(ω_h − L) (`AdditivePull`): its
-own field is ω_1 = L + d(P). So with φ and F′ the label's densities
+Given the conditioning variable L and the level C of the winning utility the N = k − 1 competitors
+are independent (`winner`), and what the label needs to know of them is the sum P = Σ p(ω_h − L) of
+an `AdditivePull`: its own field is ω_1 = L + d(P). So with φ and F′ the label's densities
 
     E g = k ∫dC ∫dL E_competitors[ (φF′/a_1)(P) · S g ],      S = a_1 + Σ a,
 
-and S g is a polynomial in sums over the competitors for every g that the fields side averages:
+and S g is a polynomial in sums over the competitors for every g that the fields side averages
+(M, Q, C, D of `integrand`, r = k − 1):
 
     rM   P Σ h + Σ p h   with h = F′/F,     rQ   P² + Σ p²,     rqD   (ω_1 − L)P − Σ(ω − L)p,
     rC·S   2 a_1 Σ a + Σ_{h≠h'} a_h a_h',   and functions of P: the loss, 1
 
 (in rqD L stands for any number, and is near all fields that count: little cancels).
 
-Functions of P are short Fourier series on a window, and of a mode the mean over the competitors is
-the N-th power of one competitor's: the cost does not depend on k. The window reaches from below the
-law of P to the largest P that the label can meet; a factor e^{−σP} keeps sums above it from coming
-back below. Where P has an end (P → 1 as the label falls far below the others) the functions jump
-there; each is smoothed by a Gaussian times a polynomial whose moments vanish. Smoothing in P is the
-same as a normaliser 1 + u in place of 1, averaged over u: once L is integrated over, all is smooth
-in u, and nothing is changed.
+Functions of P are short Fourier series (`mode_series`), and of a mode the mean over the competitors
+is the N-th power of one competitor's: the cost does not depend on k.
 """
 
 from __future__ import annotations
@@ -29,53 +25,54 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyceptron.numerics import Array
-from polyceptron.numerics.panels import gauss, legendre_rule
+from polyceptron.numerics.panels import gauss
 from polyceptron.problem.channels import Channel
 from polyceptron.problem.order import ScalarOrder
-from polyceptron.sides.fields.contest import Competitors, Contest, competitor_nodes, contests
-from polyceptron.sides.fields.integrand import Averages, Averaging, FieldsStudent, Rule
+from polyceptron.sides.fields.competitors import competitor_nodes
+from polyceptron.sides.fields.integrand import Averages, Averaging, FieldsRule, FieldsStudent
+from polyceptron.sides.fields.mode_series import (
+    CompetitorModes,
+    Complex,
+    LabelFunction,
+    ModeSeries,
+    competitor_modes,
+    label_series,
+)
+from polyceptron.sides.fields.windows import Windows, search_windows, transferred
+from polyceptron.sides.fields.winner import WinnerAtLevel, label_sources
 
-Complex = NDArray[np.complex128]
 
-
-class Size(NamedTuple):
-    """Numbers of nodes: levels C, held variables L, modes of P without an end and with one."""
+class NodeCounts(NamedTuple):
+    """Numbers of levels C, of values of L, and of modes of P without an upper end and with one."""
 
     levels: int
-    held: int
+    conditioning: int
     modes: int
     modes_to_end: int
 
 
-SIZES = (
-    Size(13, 18, 18, 24),  # to start from
-    Size(15, 21, 22, 34),
-    Size(19, 26, 26, 48),
-    Size(24, 34, 32, 66),
-    Size(30, 44, 40, 92),
-    Size(38, 58, 52, 130),
+NODE_COUNTS = (
+    NodeCounts(13, 18, 18, 24),  # to start from
+    NodeCounts(15, 21, 22, 34),
+    NodeCounts(19, 26, 26, 48),
+    NodeCounts(24, 34, 32, 66),
+    NodeCounts(30, 44, 40, 92),
+    NodeCounts(38, 58, 52, 130),
 )
-_SEARCHED = 5  # levels at which what counts is searched for
-_NO_LAW = 1e20  # τ, 1/q or 1/V of a step that went astray
-_LATTICE = 0.16  # of ln τ, ln q, ln V: where the search for what counts is made
-_FAR = 0.12  # and as far from there as nodes are carried
-_GUESSED = 2  # so many sizes more for labels that are guessed, of one level
-_CHUNK, _ROWS = 8, 8  # levels, and values of L, at once: what a cache holds
-_REACH = 32.0  # twice the exponent at which a tail bound is believed to be nothing
-_NO_END = 0.1, 16.0  # share of the window kept free, and σ times it, where P has no end
-_MOMENTS = 5  # even ones of the smoothing that are right, that of order 0 included
-_DECAY = 1.4  # times √modes: widths⁻¹ beyond which no mode of the smoothing is left
-_FLAT = 0.7  # of the widths kept below that are untouched
-_NEAR = 0.06  # of the window, next to its upper end
+_LEVELS_SEARCHED = 5  # levels C at which windows are searched for; others are interpolated
+_MORE_ACCURACY_LEVELS_FOR_GUESSES = 2  # of a guess all accuracy is in P and L: it has one level C
+_LEVELS_AT_ONCE = 8  # what a cache holds
+_EXTREME_ORDER_PARAMETER = 1e20  # τ, 1/q or 1/V of a root finder's step that went astray
+_SEARCH_LATTICE_STEP = 0.16  # of ln τ, ln q, ln V: windows are searched for at lattice points
+_FARTHEST_FROM_SEARCH = 0.12  # in the same logarithms: beyond, the nearest point is taken again
 
 
-class Sums(Rule):
-    """Four classes or more, students whose pull is a sum over the others."""
+class Sums(FieldsRule):
+    """Four classes or more, students whose pull is a sum over the other classes."""
 
-    n_levels = len(SIZES)
+    n_levels = len(NODE_COUNTS)
     follows = True
     floors = (6e-5, 2e-5, 1e-5, 5e-6, 3e-6)
     loss_floor = 10.0  # the loss lives where P is near its end
@@ -84,263 +81,183 @@ class Sums(Rule):
 
     @staticmethod
     def serves(student: FieldsStudent, channel: Channel) -> bool:
-        """Whether the pull is such a sum, and utilities have a law of their own."""
-        return student.additive(1.0) is not None and channel.utility_law(1.0) is not None
+        """Whether the pull is a sum over competitors, and utilities have a law of their own."""
+        return Sums().refusal(student, channel, 4) is None
+
+    def refusal(self, student: FieldsStudent, channel: Channel, n_classes: int) -> str | None:
+        """Return None, or the reason in words why this rule does not serve."""
+        if n_classes < 4:
+            return f"sums over competitors are for four classes or more, not {n_classes}"
+        if student.additive(1.0) is None:
+            return "the student's pull is not a sum over the other classes"
+        if channel.utility_law(1.0) is None:
+            return f"the noise {channel.name!r} does not define the law of one utility"
+        return None
 
     def place(
-        self, student: FieldsStudent, channel: Channel, n_classes: int, law: ScalarOrder, level: int
+        self,
+        student: FieldsStudent,
+        channel: Channel,
+        n_classes: int,
+        order: ScalarOrder,
+        level: int,
     ) -> Averaging:
-        """Nodes follow laws near a point of a lattice smoothly; farther off it is chosen again."""
-        corner = _corner(law)
+        """Return the averages as a function of the order parameters.
 
-        def averages(law: ScalarOrder) -> Averages:
-            nonlocal corner
-            if not (law.q > 1 / _NO_LAW and law.V > 1 / _NO_LAW and law.tau < _NO_LAW):
+        Nodes follow them smoothly near a point of a lattice; farther off it is chosen again.
+        """
+        lattice_point = _nearest_lattice_point(order)
+
+        def averages(order: ScalarOrder) -> Averages:
+            nonlocal lattice_point
+            if _is_extreme(order):
                 return Averages(*(np.full(1, math.nan) for _ in Averages._fields))
-            if np.abs(_logarithms(law) - corner).max() > _FAR:
-                corner = _corner(law)
-            near = ScalarOrder(*np.exp(corner).tolist())
+            if np.abs(_logarithms(order) - lattice_point).max() > _FARTHEST_FROM_SEARCH:
+                lattice_point = _nearest_lattice_point(order)
+            searched = ScalarOrder(*np.exp(lattice_point).tolist())
             with np.errstate(all="ignore"):
-                return _averages(student, channel, n_classes, level, near, law)
+                return _averages(student, channel, n_classes, level, searched, order)
 
         return averages
 
 
-@lru_cache(maxsize=256)  # a root is asked for its averages again
+def _is_extreme(order: ScalarOrder) -> bool:
+    """Whether a step of a root finder went so far that nothing can be computed there."""
+    tiny = 1 / _EXTREME_ORDER_PARAMETER
+    return not (order.q > tiny and tiny < order.V and order.tau < _EXTREME_ORDER_PARAMETER)
+
+
+def _logarithms(order: ScalarOrder) -> Array:
+    """Return ln τ, ln q and ln V, (3,)."""
+    return np.log(np.maximum([order.tau, order.q, order.V], 1e-300))
+
+
+def _nearest_lattice_point(order: ScalarOrder) -> Array:
+    """Return the point of the search lattice next to (ln τ, ln q, ln V), (3,)."""
+    return np.asarray(np.round(_logarithms(order) / _SEARCH_LATTICE_STEP) * _SEARCH_LATTICE_STEP)
+
+
+@lru_cache(maxsize=256)  # a solution is asked for its averages again
 def _averages(
     student: FieldsStudent,
     channel: Channel,
     n_classes: int,
     level: int,
-    near: ScalarOrder,
-    law: ScalarOrder,
+    searched: ScalarOrder,
+    order: ScalarOrder,
 ) -> Averages:
-    """At a law, what counts known from another."""
-    size, r = SIZES[level], n_classes - 1
+    """Return the averages at `order`, with windows from the search made at `searched`."""
+    n = NODE_COUNTS[level].levels
+    here = label_sources(student, channel, n_classes, order, n)
+    nearby = label_sources(student, channel, n_classes, searched, n)
+    windows = _searched_windows(student, channel, n_classes, searched)
     total = np.zeros(6)
-    here, there = (contests(student, channel, n_classes, at, size.levels) for at in (law, near))
-    known = _searched(student, channel, n_classes, near)
-    for each, other, found in zip(here, there, known, strict=True):
-        contest, ends = each.carried(other, found)
-        n = len(contest.levels.C)
-        if n == 1:  # a guess, which may be far below the others: all is in P and L
-            size = SIZES[min(level + _GUESSED, len(SIZES) - 1)]
-        for start in range(0, n, _CHUNK):
-            part = slice(start, start + _CHUNK)
-            L, step = gauss(ends[0, part], ends[1, part], size.held)
-            total += _averaged(contest.part(part), L, step, size)
-    scale, mass = contest.pull.scale, total[5:]
-    M, Q, C, D, value, _ = total[:, None] / mass  # coarse nodes miss of all alike
-    M, C, D = (part / (r * scale) for part in (M, C, D / law.q))
+    for winner, winner_nearby, window in zip(here, nearby, windows, strict=True):
+        framed, range_of_L = transferred(winner, winner_nearby, window)
+        total += _sum_over_levels(framed, range_of_L, _node_counts(winner, level))
+    r = n_classes - 1
+    scale = here[0].pull.scale
+    mass = total[5:]
+    # Coarse nodes miss the same share of all: divided by the mass little is left of that.
+    M, Q, C, D, loss, _ = total[:, None] / mass
+    M = M / (r * scale)
+    C = C / (r * scale)
+    D = D / order.q / (r * scale)
     Q = Q / (r * scale**2)
-    plus, minus = np.maximum(D, 0.0), np.maximum(-D, 0.0)
-    return Averages(M, Q, C, plus, minus, value, np.full(1, math.nan), mass)
+    unknown_error = np.full(1, math.nan)
+    return Averages(M, Q, C, np.maximum(D, 0.0), np.maximum(-D, 0.0), loss, unknown_error, mass)
+
+
+def _node_counts(winner: WinnerAtLevel, level: int) -> NodeCounts:
+    """Return the numbers of nodes of an accuracy level; more for guesses, which may be far down."""
+    if winner.law is not None:
+        return NODE_COUNTS[level]
+    return NODE_COUNTS[min(level + _MORE_ACCURACY_LEVELS_FOR_GUESSES, len(NODE_COUNTS) - 1)]
 
 
 @lru_cache(maxsize=64)  # neighbouring problems ask for the same
-def _searched(
-    student: FieldsStudent, channel: Channel, n_classes: int, law: ScalarOrder
-) -> list[Array]:
-    return [each.search() for each in contests(student, channel, n_classes, law, _SEARCHED)]
+def _searched_windows(
+    student: FieldsStudent, channel: Channel, n_classes: int, order: ScalarOrder
+) -> list[Windows]:
+    """Return the windows of each way in which the label may arise."""
+    sources = label_sources(student, channel, n_classes, order, _LEVELS_SEARCHED)
+    return [search_windows(winner) for winner in sources]
 
 
-def _corner(law: ScalarOrder) -> Array:
-    """The point of a lattice of logarithms next to a law."""
-    return np.asarray(np.round(_logarithms(law) / _LATTICE) * _LATTICE)
+def _sum_over_levels(winner: WinnerAtLevel, range_of_L: Array, counts: NodeCounts) -> Array:
+    """Sum the six integrands (6,) over all levels C and the range (2, c) of L at each."""
+    total = np.zeros(6)
+    for start in range(0, len(winner.levels.C), _LEVELS_AT_ONCE):
+        part = slice(start, start + _LEVELS_AT_ONCE)
+        low, high = range_of_L[:, part]
+        L, L_weight = gauss(low, high, counts.conditioning)
+        total += _sum_over_L(winner.part(part), L, L_weight, counts)
+    return total
 
 
-def _logarithms(law: ScalarOrder) -> Array:
-    return np.log(np.maximum([law.tau, law.q, law.V], 1e-300))
+def _sum_over_L(winner: WinnerAtLevel, L: Array, L_weight: Array, counts: NodeCounts) -> Array:
+    """Sum rM, rQ, rC, rqD, the loss and 1 over nodes L (c, l) of weights (c, l): (6,)."""
+    n_modes = counts.modes
+    if math.isfinite(winner.pull.largest):
+        n_modes = counts.modes_to_end
+    competitors = competitor_nodes(winner, L, 5 * n_modes // 4)
+    series = label_series(winner, L, competitors, n_modes)
+    modes = competitor_modes(winner, L, competitors, series, n_modes)
+    weight = np.where(series.counts, winner.levels.weight[:, None] * L_weight, 0.0)
+    means = CompetitorMeans(series, modes, weight, winner.n_competitors)
+    return means.integrands()
 
 
-def _averaged(contest: Contest, L: Array, step: Array, size: Size) -> Array:
-    """Sums over nodes of rM, rQ, rC, rqD, the loss and 1, (6,)."""
-    N = contest.n_competitors
-    n = size.modes if math.isinf(contest.pull.largest) else size.modes_to_end
-    competitors = competitor_nodes(contest, L, 5 * n // 4)
-    series = label_series(contest, L, competitors, n)
-    one, fa, fpp, fop, fppa, fopa, fh, fhp, fha, fhpa = _competitor_modes(
-        contest, L, competitors, series, n
-    )
-    weight = np.where(series.alive, contest.levels.weight[:, None] * step, 0.0)
-    power = weight[..., None] * one ** (N - 2)
-    pair, single, none = N * (N - 1) * power, N * power * one, power * one * one
+class CompetitorMeans:
+    """Sums over nodes of E[g(P) · S · …] over the N competitors, g a function of the label.
 
-    def mean(i: int, of_competitors: Complex) -> float:
-        return float(np.vdot(of_competitors, series.coefficients[i]).real)
-
-    def with_one(f: Complex, f_a: Complex, i: int) -> float:
-        """Of Σ f over the competitors times S, and the label's function i (and i + 5, with a_1)."""
-        return mean(i + 5, single * f) + mean(i, single * f_a + pair * f * fa)
-
-    def alone(i: int) -> float:
-        """Of a function of P times S."""
-        return mean(i + 5, none) + mean(i, single * fa)
-
-    table = (
-        with_one(fh, fha, 1) + with_one(fhp, fhpa, 0),
-        alone(2) + with_one(fpp, fppa, 0),
-        2 * mean(5, single * fa) + mean(0, pair * fa * fa),
-        alone(3) - with_one(fop, fopa, 0),
-        alone(4),
-        alone(0),
-    )
-    return np.array(table)
-
-
-def _competitor_modes(
-    contest: Contest, L: Array, competitors: Competitors, series: ModeSeries, n: int
-) -> Complex:
-    """⟨function · e^{−(σ + im·angle)p̃}⟩ of one competitor for m = 0..n: (10, c, l, n + 1)."""
-    x, p, a, h = competitors.x, competitors.p, competitors.a, competitors.hazard
-    above = p - competitors.floor[..., None]
-    functions = np.empty((10, *p.shape))
-    one, fa, fpp, fop, _, _, fh, fhp, _, _ = functions
-    np.multiply(competitors.weight, np.exp(-series.sigma[..., None] * above), out=one)
-    np.multiply(one, a, out=fa)
-    np.multiply(one, p, out=fpp)
-    np.multiply(fpp, contest.root * x - L[..., None], out=fop)
-    fpp *= p
-    np.multiply(functions[2:4], a, out=functions[4:6])
-    np.multiply(one, h, out=fh)
-    np.multiply(fh, p, out=fhp)
-    np.multiply(functions[6:8], a, out=functions[8:10])
-    f = modes(series.angle[..., None] * above, functions, n)
-    # What the nodes miss of the mass that is kept is far below, where p is nothing.
-    top = np.maximum(contest.edges[2][:, None], competitors.top)
-    middle = np.clip(contest.middle()[:, None], competitors.top, top)
-    left = contest.levels.below[:, None] - competitors.weight.sum(-1)
-    for low, high in ((competitors.top, middle), (middle, top)):
-        field, weight = gauss(low, high, 10)
-        F = np.exp(contest.around(field)[0] - 0.5 * field**2)
-        left = left - (weight * F).sum(-1) / math.sqrt(2 * math.pi)
-    f[0] += left[..., None]
-    return f
-
-
-class ModeSeries(NamedTuple):
-    """At each L (c, l): whether it counts, angle and σ; coefficients (10, c, l, modes + 1).
-
-    The functions are φF′ dω_1/dP times 1, P, P², (ω_1 − L)P, ℓ, and these times a_1.
+    With u the mean of a mode e^{−i…p} over one competitor, and u_f that of the mode times f, the
+    mean over all N of the mode times 1, Σ_h f_h or Σ_{h≠h'} f_h f'_h' is u^N, N u^{N−1} u_f or
+    N(N−1) u^{N−2} u_f u_f'. These factors, with the weights of the nodes, are `no_sum`, `one_sum`
+    and `pair_sum`, all (c, l, modes + 1).
     """
 
-    alive: NDArray[np.bool_]
-    angle: Array
-    sigma: Array
-    coefficients: Complex
+    def __init__(
+        self, series: ModeSeries, modes: CompetitorModes, weight: Array, n_competitors: int
+    ) -> None:
+        N = n_competitors
+        self.series = series
+        self.modes = modes
+        power = weight[..., None] * modes.one ** (N - 2)
+        self.pair_sum = N * (N - 1) * power
+        self.one_sum = N * power * modes.one
+        self.no_sum = power * modes.one * modes.one
 
+    def integrands(self) -> Array:
+        """Return rM, rQ, rC, rqD, the loss and 1, (6,)."""
+        f = self.modes
+        label = LabelFunction
+        rM = self._sum_times_S(label.P, f.hazard, f.hazard_a)
+        rM += self._sum_times_S(label.ONE, f.hazard_p, f.hazard_p_a)
+        rQ = self._times_S(label.P_SQUARED) + self._sum_times_S(
+            label.ONE, f.p_squared, f.p_squared_a
+        )
+        rC = 2 * self._mean_a(label.ONE, self.one_sum * f.a) + self._pairs_of_a()
+        rqD = self._times_S(label.FIELD_P) - self._sum_times_S(label.ONE, f.field_p, f.field_p_a)
+        return np.array([rM, rQ, rC, rqD, self._times_S(label.LOSS), self._times_S(label.ONE)])
 
-def label_series(contest: Contest, L: Array, competitors: Competitors, n: int) -> ModeSeries:
-    """The series at L (c, l), P measured from n_competitors times its floor."""
-    pull, root, n_competitors = contest.pull, contest.root, contest.n_competitors
-    low, high, _ = contest.edges[..., None]
-    # The smoothing is as wide in P as in modes: as many widths are kept on each side.
-    reach = _DECAY * math.sqrt(n)
-    unit = reach / (2 * math.pi * n)  # width of the smoothing in windows
-    ends = math.isfinite(pull.largest)
-    free, damping = (reach * unit, 2 * reach) if ends else _NO_END
-    base = n_competitors * competitors.floor
-    most, least = (pull.label(root * edge - L).P for edge in (low, high))
-    start = n_competitors * competitors.mean - np.sqrt(_REACH * n_competitors * competitors.second)
-    start = np.maximum(start, 0.0)  # the law of P is nothing below
-    alive = most - base > start
-    room = np.maximum(most - base, start + 1e-9)
-    field = root * contest.label()[1]
-    spread = field * pull.label(root * np.minimum((low + high) / 2, L / root) - L).a
-    ratio = competitors.fourth / np.maximum(competitors.central, 1e-300)
-    grain = np.sqrt(ratio + n_competitors * competitors.central)
-    to_end = most > 0.9 * pull.largest
-    below = np.where(
-        to_end,
-        reach * unit / (1 - 2 * reach * unit) * (room - start),
-        np.maximum(6.5 * spread, 1.5 * grain),
-    )
-    first = np.maximum(np.minimum(least - base, start), start - below)
-    period = (room - first) / (1 - free)
-    sigma, angle = damping / period, 2 * math.pi / period
-    # Nodes follow P, at the same places of every window; next to its end the label's field.
-    share = 1 - free - (_NEAR if ends else 0.0)
-    place, step = (share * rule for rule in legendre_rule(_far_nodes(n, share)))
-    above = first[..., None] + period[..., None] * place
-    P = base[..., None] + above
-    d, a, value = pull.label_at(P)
-    x = (L[..., None] + d) / root
-    weight = step * (period / root)[..., None] / a
-    depth = (start[..., None] - above) / np.maximum(start - first, 1e-300)[..., None]
-    cut = (least - base < first)[..., None]
-    t = np.clip((depth - _FLAT) / (1 - _FLAT), 2e-3, 1 - 2e-3)
-    taper = 1 / (1 + np.exp(1 / (1 - t) - 1 / t))  # 1 at t ≤ 0, 0 at t ≥ 1, smooth between
-    weight = np.where(cut, weight * taper, weight)
-    c = _functions(contest, x, L, weight, P, a, value) @ _kernel(n, share, damping)
-    m = np.arange(n + 1)
-    c = c.view(complex) * np.exp((damping - 2j * math.pi * m) * (first / period)[..., None])
-    if ends:
-        split = (L + pull.label_at(base + first + share * period)[0]) / root
-        x, weight = gauss(low + 0 * L, np.clip(split, low, high), n // 2 + 4)
-        P, a, value = pull.label(root * x - L[..., None])
-        above = P - base[..., None]
-        weight = weight * np.exp(sigma[..., None] * above)
-        c += modes(angle[..., None] * above, _functions(contest, x, L, weight, P, a, value), n)
-    smooth = np.where(to_end, unit * period, 0.0)
-    kept = _smoothing((angle[..., None] * m + 1j * sigma[..., None]) * smooth[..., None])
-    c *= kept * (np.where(m == 0, 1.0, 2.0) / period[..., None])
-    return ModeSeries(alive, angle, sigma, c)
+    def _mean(self, g: LabelFunction, of_competitors: Complex) -> float:
+        """Return E of g(P) and of the competitors whose modes are given."""
+        return float(np.vdot(of_competitors, self.series.coefficients[g]).real)
 
+    def _mean_a(self, g: LabelFunction, of_competitors: Complex) -> float:
+        """Return the same with g(P) times a_1."""
+        return float(np.vdot(of_competitors, self.series.coefficients_a[g]).real)
 
-def _functions(
-    contest: Contest, x: Array, L: Array, weight: Array, P: Array, a: Array, value: Array
-) -> Array:
-    """Weights times the label's functions at its fields x (c, l, nodes): (10, c, l, nodes)."""
-    functions = np.empty((10, *x.shape))
-    one, f_P, f_PP, f_oP, loss = functions[:5]
-    np.exp(contest.winning(x), out=one)
-    one *= weight
-    one *= 1 / math.sqrt(2 * math.pi)
-    np.multiply(one, P, out=f_P)
-    np.multiply(f_P, P, out=f_PP)
-    np.multiply(f_P, contest.root * x - L[..., None], out=f_oP)
-    np.multiply(one, value, out=loss)
-    np.multiply(functions[:5], a, out=functions[5:])
-    return functions
+    def _times_S(self, g: LabelFunction) -> float:
+        """Return E g(P) S, S = a_1 + Σ a."""
+        return self._mean_a(g, self.no_sum) + self._mean(g, self.one_sum * self.modes.a)
 
+    def _sum_times_S(self, g: LabelFunction, f: Complex, f_a: Complex) -> float:
+        """Return E g(P) S Σ_h f_h, from the modes of f and of f a."""
+        same_and_other = self.one_sum * f_a + self.pair_sum * f * self.modes.a
+        return self._mean_a(g, self.one_sum * f) + self._mean(g, same_and_other)
 
-def _far_nodes(n: int, share: float) -> int:
-    """π nodes a period of the last mode, and some more."""
-    return round(math.pi * n * share) + 12
-
-
-@lru_cache(maxsize=16)
-def _kernel(n: int, share: float, damping: float) -> Array:
-    """e^{(damping − 2πim)s} at nodes s of a share of the window: (nodes, 2(n + 1)), re and im."""
-    place = share * legendre_rule(_far_nodes(n, share))[0]
-    return np.exp((damping - 2j * math.pi * np.arange(n + 1)) * place[:, None]).view(float)
-
-
-def modes(phase: Array, functions: Array, n: int) -> Complex:
-    """Σ_nodes function · e^{−im·phase}, m = 0..n: (functions, c, l, n + 1)."""
-    rows = math.prod(phase.shape[:-1])
-    phase, flat = phase.reshape(rows, -1), functions.reshape(len(functions), rows, -1)
-    out = np.empty((len(functions), rows, n + 1), dtype=complex)
-    table = np.empty((min(rows, _ROWS), phase.shape[1], n + 1), dtype=complex)
-    table[..., 0] = 1.0
-    for start in range(0, rows, _ROWS):
-        part = slice(start, start + _ROWS)
-        power, known = np.exp(-1j * phase[part]), 1
-        z = table[: len(power)]
-        while known <= n:  # twice as many powers each time
-            more = min(known, n + 1 - known)
-            np.multiply(z[..., :more], power[..., None], out=z[..., known : known + more])
-            power, known = power * power, known + more
-        found = flat[:, part].transpose(1, 0, 2) @ z.view(float)
-        out[:, part] = found.view(complex).transpose(1, 0, 2)
-    return out.reshape(*functions.shape[:-1], n + 1)
-
-
-def _smoothing(z: Complex) -> Complex:
-    """Fourier transform e^{−y} Σ_{j<5} yʲ/j!, y = z²/2: a Gaussian of width 1 with flat moments."""
-    y = 0.5 * z * z
-    term, total = np.ones_like(y), np.ones_like(y)
-    for j in range(1, _MOMENTS):
-        term = term * y / j
-        total = total + term
-    return np.asarray(np.exp(-y) * total)
+    def _pairs_of_a(self) -> float:
+        """Return E Σ_{h≠h'} a_h a_h'."""
+        return self._mean(LabelFunction.ONE, self.pair_sum * self.modes.a * self.modes.a)

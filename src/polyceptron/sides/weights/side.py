@@ -10,10 +10,10 @@ the prior and on the number of classes, and is decided in `row_rule` and nowhere
     Gaussian                     1/(1 + q̂)
     ±1, k ≥ 4                    a table for every k                              `sign_table.py`
     finite, few rows             the points that a row can take, on a lattice     `point_rows.py`
-    other finite                 k − 1 classes sampled, the last one integrated   `row_sums.py`
-    any other, one weight        one integral                                     `row_sums.py`
-    any other, k ≤ 3             a lattice, at large q̂ panels of gaps             `row_sums.py`
-    any other, k ≥ 4             the fields sampled                               `row_sums.py`
+    other finite                 k − 1 classes sampled, the last one integrated   `finite_rows.py`
+    any other, one weight        one integral                                     `field_table.py`
+    any other, k ≤ 3             a lattice, at large q̂ panels of gaps             `few_classes.py`
+    any other, k ≥ 4             the fields sampled                               `sampled_rows.py`
 
 Whitened, feature i carries the share p_i = s_iθ_i of the teacher's field and sees the scalar
 signal-to-noise ratio q̂p_i. With ⟨·⟩ the mean over features, ⟨p⟩ = 1,
@@ -55,7 +55,8 @@ from polyceptron.numerics.special import ChebyshevProxy, chebyshev_proxy, local_
 from polyceptron.problem import AnyTeacher
 from polyceptron.problem.order import Conjugates, ScalarOrder
 from polyceptron.progress import steps
-from polyceptron.sides.weights import point_rows, row_sums
+from polyceptron.sides.weights import few_classes, finite_rows, point_rows, sampled_rows
+from polyceptron.sides.weights.field_table import single_variance
 from polyceptron.sides.weights.sign_table import EDGES, is_sign, sign_table
 
 _MOST_COUNTS = 500_000
@@ -106,23 +107,23 @@ def row_rule(teacher: AnyTeacher) -> RowRule:
                 partial(point_rows.point_error, teacher),
                 *((_DIGITS[k], _DIGITS[k] + 2), _LATTICE_ERROR),
             )
-        rule = partial(row_sums.finite_row_variance, prior, k)
+        rule = partial(finite_rows.finite_row_variance, prior, k)
         return RowRule(rule, lambda *_: _SAMPLED_SHIFT_ERROR, sampled=True)
     left = 3 * prior.accuracy
     if not teacher.common_shift:
-        return RowRule(lambda q_hat, _: row_sums.single_variance(prior, q_hat), lambda *_: left)
+        return RowRule(lambda q_hat, _: single_variance(prior, q_hat), lambda *_: left)
     if k > 3:
         return RowRule(
-            partial(row_sums.sampled_shift_variance, prior, k),
+            partial(sampled_rows.sampled_shift_variance, prior, k),
             lambda *_: _SAMPLED_SHIFT_ERROR + left,
             sampled=True,
-            known=partial(row_sums.single_variance, prior),
+            known=partial(single_variance, prior),
         )
     return RowRule(
-        partial(row_sums.few_shift_variance, prior, k),
-        lambda q_hat, level: row_sums.few_shift_error(prior, k, q_hat, level) + left,
-        range(2, len(row_sums.GAP_RULES[k])),
-        row_sums.GAP_ERROR[k],
+        partial(few_classes.few_shift_variance, prior, k),
+        lambda q_hat, level: few_classes.few_shift_error(prior, k, q_hat, level) + left,
+        range(2, len(few_classes.GAP_RULES[k])),
+        few_classes.GAP_ERROR[k],
     )
 
 
