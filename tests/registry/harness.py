@@ -19,7 +19,7 @@ from polyceptron.problem import LOSSES, PENALTIES, PRIORS
 from polyceptron.problem.losses.checks import check_loss, check_symmetric
 from polyceptron.problem.order import Conjugates
 from polyceptron.problem.priors import GaussianPrior
-from polyceptron.problem.priors.prior import Row
+from polyceptron.problem.priors.prior import WeightsRow
 from polyceptron.problem.spectrum import isotropic
 
 STEP = 1e-5
@@ -109,7 +109,7 @@ def check_prior(prior: Any) -> None:
         close(found.mean, slopes(lambda g, row=row: row.posterior(g, 1.3).log_g, gamma), 1e-7)
         bend = slopes(lambda g, row=row: row.posterior(g, 1.3).mean, gamma)
         close(found.variance, np.trace(bend, axis1=1, axis2=2), 1e-6)
-        plain = Row(prior, k).posterior(gamma, 1.3)
+        plain = WeightsRow(prior, k).posterior(gamma, 1.3)
         for ours, theirs in zip(found, plain, strict=True):
             close(ours, theirs, 1e-9)
     assert PRIORS.read(prior.name) == prior

@@ -64,7 +64,7 @@ from polyceptron.numerics import AnyArray, Array
 from polyceptron.problem.channels import Channel
 from polyceptron.problem.losses import Loss
 from polyceptron.problem.order import Belief
-from polyceptron.problem.priors import Row
+from polyceptron.problem.priors import WeightsRow
 from polyceptron.rows import Status
 from polyceptron.sides.matrix.fields import matrix_pull, matrix_stiffness
 
@@ -282,7 +282,13 @@ def shared_step(
 
 
 def full_step(
-    design: Design, y: Labels, basis: Array, channel: Channel, row: Row, floor: float, biases: Any
+    design: Design,
+    y: Labels,
+    basis: Array,
+    channel: Channel,
+    row: WeightsRow,
+    floor: float,
+    biases: Any,
 ) -> Step:
     """The same with variances v (k, d) of the weights, and of at least `floor` of the fields.
 

@@ -28,7 +28,7 @@ from polyceptron.numerics import Array
 from polyceptron.problem import population as pop
 from polyceptron.problem.channels import Channel, as_channel
 from polyceptron.problem.channels.correlated import biases_for, label_chances
-from polyceptron.problem.priors import Prior, Row, as_prior
+from polyceptron.problem.priors import Prior, WeightsRow, as_prior
 from polyceptron.problem.priors.prior import SingleRow
 from polyceptron.problem.registry import Parsed
 from polyceptron.problem.spectrum import Spectrum, as_spectrum
@@ -222,7 +222,7 @@ class Teacher(_Rule):
         return {**super().columns, **pop.text_columns(given)}
 
     @property
-    def row(self) -> Row:
+    def row(self) -> WeightsRow:
         """The law of one row of the weights on class differences."""
         return self.prior.row(self.n_classes)
 
@@ -272,7 +272,7 @@ class Perceptron(_Rule):
         return cls(**given)
 
     @property
-    def row(self) -> Row:
+    def row(self) -> WeightsRow:
         """The law of (−w, w)/√2."""
         return SingleRow(self.prior, 2)
 

@@ -23,7 +23,7 @@ from polyceptron.problem.losses import Loss
 from polyceptron.problem.order import Conjugates, ScalarOrder
 from polyceptron.problem.penalties import Penalty, Ridge
 from polyceptron.problem.populations import AnyTeacher
-from polyceptron.problem.priors import Row
+from polyceptron.problem.priors import WeightsRow
 from polyceptron.problem.spectrum import Spectrum
 from polyceptron.sides.fields.integrand import FEW, Averages, Averaging, FieldsStudent, Rule
 from polyceptron.sides.fields.points import Points
@@ -93,7 +93,7 @@ class PenaltySide:
 
     penalty: Penalty
     spectrum: Spectrum
-    row: Row
+    row: WeightsRow
 
     def __call__(self, hats: Conjugates) -> ScalarOrder:
         return self.penalty.law(hats, self.spectrum, self.row)

@@ -9,7 +9,7 @@ import pytest
 
 from polyceptron.checks import project
 from polyceptron.problem import PRIORS, Perceptron, as_prior
-from polyceptron.problem.priors.prior import PointRow, Row
+from polyceptron.problem.priors.prior import PointRow, WeightsRow
 
 EVERY = [*PRIORS.examples(), as_prior(([-2, 0, 1], [0.2, 0.4, 0.4]))]
 NAMES = [prior.name for prior in EVERY]
@@ -34,7 +34,7 @@ def test_points_and_the_decoupling_field_agree_far_from_the_origin(prior: Any, k
     law = as_prior(prior)
     rng = np.random.default_rng(k)
     gamma, precision = 3 * project(rng.standard_normal((30, k))), rng.uniform(0.01, 50, 30)
-    one, other = (kind(law, k).posterior(gamma, precision) for kind in (PointRow, Row))
+    one, other = (kind(law, k).posterior(gamma, precision) for kind in (PointRow, WeightsRow))
     for a, b in zip(one, other, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-10)
 

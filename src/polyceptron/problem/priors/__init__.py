@@ -9,8 +9,8 @@ from polyceptron.problem.priors.distributions import finite_prior as finite_prio
 from polyceptron.problem.priors.distributions import parse_finite, parse_scipy
 from polyceptron.problem.priors.prior import PRIORS as PRIORS
 from polyceptron.problem.priors.prior import Prior as Prior
-from polyceptron.problem.priors.prior import Row as Row
 from polyceptron.problem.priors.prior import Tilted as Tilted
+from polyceptron.problem.priors.prior import WeightsRow as WeightsRow
 from polyceptron.problem.registry import Entry
 
 # A new prior: its file, and its entry here.

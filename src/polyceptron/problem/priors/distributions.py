@@ -16,7 +16,7 @@ from scipy.special import expit, xlogy
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import mills_ratio, mills_slope, normalised
-from polyceptron.problem.priors.prior import GaussianRow, PointRow, Prior, Row, Tilted
+from polyceptron.problem.priors.prior import GaussianRow, PointRow, Prior, Tilted, WeightsRow
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class GaussianPrior(Prior):
         variance = 1 / (1 + precision)
         return Tilted(0.5 * b**2 * variance - 0.5 * np.log1p(precision), b * variance, variance)
 
-    def row(self, n_classes: int) -> Row:
+    def row(self, n_classes: int) -> WeightsRow:
         return GaussianRow(self, n_classes)
 
 
@@ -274,9 +274,9 @@ class FinitePrior(Prior):
     def support(self) -> tuple[Array, Array]:  # type: ignore[override]
         return np.array(self.values), np.array(self.probabilities)
 
-    def row(self, n_classes: int) -> Row:
+    def row(self, n_classes: int) -> WeightsRow:
         few = len(self.values) ** n_classes <= _MOST_CONFIGURATIONS
-        return PointRow(self, n_classes) if few else Row(self, n_classes)
+        return PointRow(self, n_classes) if few else WeightsRow(self, n_classes)
 
 
 def finite_prior(values: Any, probabilities: Any, name: str | None = None) -> FinitePrior:

@@ -39,7 +39,8 @@ from polyceptron.problem.registry import Registry
 class Tilted(NamedTuple):
     """ln g, and mean and variance of w under the tilted law, all of the shape of b.
 
-    Of a row: ln Z_w (...), the mean of u (..., k), and the trace of its covariance (...).
+    For a row of weights: ln Z_w (...), the mean of u (..., k), and the trace of its covariance
+    (...).
     """
 
     log_g: Array
@@ -69,34 +70,36 @@ class Prior(ABC):
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
-        """Independent weights of the given shape."""
+        """Return independent weights of the given shape."""
 
     @abstractmethod
     def tilted(self, b: Any, precision: Any) -> Tilted:
-        """ln E exp(bw − Λw²/2), mean and variance, elementwise over b and Λ ≥ 0."""
+        """Return ln E exp(bw − Λw²/2), mean and variance, elementwise over b and Λ ≥ 0."""
 
-    def row(self, n_classes: int) -> Row:
-        """The law of a row of k independent weights on class differences."""
-        return Row(self, n_classes)
+    def row(self, n_classes: int) -> WeightsRow:
+        """Return the law of a row of k independent weights on class differences."""
+        return WeightsRow(self, n_classes)
 
 
 PRIORS: Registry[Prior] = Registry("prior", Prior)
 
 
-_MOST_NORMS = 20_000
-_CHUNK = 500_000  # numbers of a table held at once
-_ALIKE = 1.2  # ratio of the ranges of t within which rows share nodes
-_STEP = 0.75  # of t: the integrand is a mixture of Gaussians of unit width at least
+_MAX_NORMS = 20_000  # values of ‖u‖² that are counted one by one
+_TABLE_NUMBERS = 500_000  # numbers of a table in memory at once
+_SHARED_REACH_RATIO = 1.2  # ratio of the ranges of t within which rows share nodes
+_T_STEP = 0.75  # the integrand is a mixture of Gaussians of unit width at least
 
 
-class Row:
+class WeightsRow:
     """k independent weights from any prior, seen on class differences; a `Belief`."""
 
     def __init__(self, prior: Prior, n_classes: int) -> None:
-        self.prior, self.n_classes, self.gaussian = prior, n_classes, prior.gaussian
+        self.prior = prior
+        self.n_classes = n_classes
+        self.gaussian = prior.gaussian
 
     def norms(self) -> tuple[Array, Array] | None:
-        """The values of ‖u‖² (c,) and their probabilities, where there are finitely many.
+        """Return the values of ‖u‖² (c,) and their probabilities (c,), None if there are too many.
 
         ‖Pw‖² = Σw² − (Σw)²/k: class by class, the law of both sums.
         """
@@ -110,18 +113,18 @@ class Row:
                 for w, p in zip(*(part.tolist() for part in support), strict=True):
                     grown[round(total + w, 9), round(squares + w * w, 9)] += share * p
             law = grown
-            if len(law) > _MOST_NORMS:
+            if len(law) > _MAX_NORMS:
                 return None
         norms = np.array([squares - total**2 / self.n_classes for total, squares in law])
         values, place = np.unique(np.round(np.maximum(norms, 0.0), 8), return_inverse=True)
         return values, np.bincount(place, np.array(list(law.values()))).astype(float)
 
     def denoise(self, gamma: Any, precision: Any) -> RowEstimate:
-        """Posterior mean and variance of u at γ (..., k) and scalar precision Λ (...)."""
+        """Return the posterior mean and variance of u at γ (..., k) and precision Λ (...)."""
         return RowEstimate(*self.posterior(gamma, precision)[1:])
 
     def posterior(self, gamma: Any, precision: Any) -> Tilted:
-        """Posterior of u = Pw at γ (..., k), whose common part is ignored, and scalar Λ (...)."""
+        """Return the posterior of u = Pw at γ (..., k), less its common part, and Λ (...)."""
         gamma = project(gamma)
         k = gamma.shape[-1]
         flat = gamma.reshape(-1, k)
@@ -134,12 +137,12 @@ class Row:
         start = 0
         while start < n:
             first = float(reach[order[start]])
-            alike = int(np.searchsorted(reach[order], _ALIKE * first, side="right"))
-            size = max(1, int(_CHUNK * _STEP / (2 * first * k)))
+            alike = int(np.searchsorted(reach[order], _SHARED_REACH_RATIO * first, side="right"))
+            size = max(1, int(_TABLE_NUMBERS * _T_STEP / (2 * first * k)))
             part = order[start : min(alike, start + size)]
             start += len(part)
             last = float(reach[part[-1]])
-            t = np.linspace(-last, last, 2 * math.ceil(last / _STEP) + 1)
+            t = np.linspace(-last, last, 2 * math.ceil(last / _T_STEP) + 1)
             log_weight = -0.5 * t**2 + math.log((t[1] - t[0]) / math.sqrt(2 * math.pi))
             scale = lam[part, None, None]
             tilted = self.prior.tilted(flat[part, None, :] + t[:, None] * np.sqrt(scale / k), scale)
@@ -156,18 +159,23 @@ class Row:
         return Tilted(log_z.reshape(shape), mean.reshape(gamma.shape), variance.reshape(shape))
 
     def diagonal_posterior(self, gamma: Array, precision: Array) -> tuple[Array, Array]:
-        """Mean (d, k) and its covariance's diagonal (d, k), at precisions P diag(λ) P, λ (d, k)."""
+        """Return mean (d, k) and diagonal of the covariance (d, k) at precisions P diag(λ) P.
+
+        γ and λ are (d, k).
+        """
         k = gamma.shape[-1]
         found = self.posterior(gamma, precision.mean(-1))
         flat = found.variance[:, None] / k  # the trace, shared alike by the k classes
         return found.mean, np.broadcast_to(flat, gamma.shape)
 
 
-class GaussianRow(Row):
+class GaussianRow(WeightsRow):
     """w ~ N(0, I): u is Gaussian on class differences."""
 
     def posterior(self, gamma: Any, precision: Any) -> Tilted:
-        gamma, precision = project(gamma), np.asarray(precision, dtype=float)
+        """Return the posterior of a Gaussian row, in closed form."""
+        gamma = project(gamma)
+        precision = np.asarray(precision, dtype=float)
         k = gamma.shape[-1]
         scale = 1 / (1 + precision)
         log_z = 0.5 * scale * (gamma**2).sum(-1) + 0.5 * (k - 1) * np.log(scale)
@@ -175,14 +183,17 @@ class GaussianRow(Row):
         return Tilted(log_z, gamma * scale[..., None], variance)
 
     def diagonal_posterior(self, gamma: Array, precision: Array) -> tuple[Array, Array]:
-        """The inverse of D = 1 + λ on differences: D⁻¹ − D⁻¹11ᵀD⁻¹/(1ᵀD⁻¹1)."""
+        """Return mean and diagonal of the inverse of D = 1 + λ on differences, both (d, k).
+
+        The inverse is D⁻¹ − D⁻¹11ᵀD⁻¹/(1ᵀD⁻¹1).
+        """
         inverse = 1 / (1 + precision)
         total = inverse.sum(-1, keepdims=True)
         centred = gamma - (inverse * gamma).sum(-1, keepdims=True) / total
         return inverse * centred, inverse - inverse**2 / total
 
 
-class PointRow(Row):
+class PointRow(WeightsRow):
     """A finite prior with few configurations: a sum over the points u = Pw."""
 
     def posterior(self, gamma: Any, precision: Any) -> Tilted:
@@ -202,12 +213,15 @@ class PointRow(Row):
         return mean, np.maximum(p @ u**2 - mean**2, 0.0)
 
 
-class SingleRow(Row):
+class SingleRow(WeightsRow):
     """The classical perceptron's one weight w: the row (−w, w)/√2, with no common shift."""
 
     def norms(self) -> tuple[Array, Array] | None:
+        """Return the values w² and their probabilities, None if there are infinitely many."""
         support = self.prior.support
-        return None if support is None else (support[0] ** 2, support[1])
+        if support is None:
+            return None
+        return support[0] ** 2, support[1]
 
     def posterior(self, gamma: Any, precision: Any) -> Tilted:
         direction = np.array([-1.0, 1.0]) / math.sqrt(2)
@@ -217,7 +231,7 @@ class SingleRow(Row):
 
 @lru_cache(maxsize=64)
 def reduced_support(prior: Prior, k: int) -> tuple[Array, Array]:
-    """The distinct points u = Pw (c, k) of a finite prior and their log-probabilities (c,)."""
+    """Return the distinct points u = Pw (c, k) of a finite prior, and log-probabilities (c,)."""
     assert prior.support is not None, prior.name
     values, p = prior.support
     rows = np.array(list(itertools.product(values, repeat=k)))
