@@ -8,7 +8,7 @@ from scipy.special import ndtr
 from typer.testing import CliRunner
 
 from polyceptron.cli import app
-from polyceptron.cli.options import Output
+from polyceptron.cli.output import Output
 from polyceptron.errors import InvalidInput
 from polyceptron.questions.curve_rows import bends
 
