@@ -10,7 +10,7 @@ from typing import Any
 from typer.main import get_command
 
 from polyceptron.cli import app
-from polyceptron.cli.options import fill_names
+from polyceptron.cli.help_texts import fill_names
 
 DOCS = Path(__file__).parent
 HEAD = """# Command line

@@ -26,7 +26,7 @@ MAX_TEXT_BYTES = 2**24  # of a text file that is read whole
 
 
 def check_writable(path: str | Path) -> Path:
-    """The path, if a file can be written there; it raises otherwise. Call it before long work."""
+    """Return the path if a file can be written there, raise otherwise; call it before long work."""
     _destination(Path(path))
     return Path(path)
 
@@ -52,7 +52,7 @@ def check_outputs(*outputs: str | Path | None, inputs: Iterable[str | Path | Non
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    """Also of two files that are not there yet, and of the names (hard links) of one file."""
+    """Whether two names lead to one file: by hard links, or where neither is there yet."""
     try:
         return os.path.samefile(one, other)
     except (OSError, ValueError):
@@ -123,7 +123,8 @@ class _Draft:
 
     def move(self) -> None:
         """Give the file its permissions and its name."""
-        os.umask(umask := os.umask(0))
+        umask = os.umask(0)  # it can only be read by setting it
+        os.umask(umask)
         mode = 0o666 & ~umask
         if self.target.exists():
             mode = stat.S_IMODE(self.target.stat().st_mode)
@@ -150,7 +151,7 @@ def check_readable(path: str | Path, what: str) -> None:
 
 
 def read_text(path: str | Path, what: str) -> str:
-    """The text of a regular file, a byte-order mark left out; `what` names it in an error."""
+    """Return the text of a regular file without a byte-order mark; `what` names it in an error."""
     check_readable(path, what)
     try:
         with Path(path).open("rb") as file:
@@ -165,23 +166,25 @@ def read_text(path: str | Path, what: str) -> str:
 
 
 def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and type of the array that begins here, as .npy; the file is then at its numbers."""
+    """Return shape and type of a .npy array that begins here; the file is then at its numbers."""
     from numpy.lib import format as npy
 
-    first = npy.read_magic(file) == (1, 0)
-    shape, _, dtype = (npy.read_array_header_1_0 if first else npy.read_array_header_2_0)(file)
+    if npy.read_magic(file) == (1, 0):
+        shape, _, dtype = npy.read_array_header_1_0(file)
+    else:
+        shape, _, dtype = npy.read_array_header_2_0(file)
     if any(isinstance(size, bool) or size < 0 for size in shape):  # numpy takes True for 1
         raise ValueError(f"the shape {shape} of an array must be whole numbers of 0 or more")
     return shape, dtype
 
 
 def machine_memory() -> int:
-    """The memory of this machine, in bytes."""
+    """Return the memory of this machine, in bytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def check_archive(path: str | Path, what: str, share: float = 0.5) -> dict[str, np.dtype[Any]]:
-    """The type of each array of a .npz file, by name; only their headers are read.
+    """Return the type of each array of a .npz file, by name; only their headers are read.
 
     Raise if the arrays would fill more than this share of the machine's memory: a file of a few
     megabytes may unpack to any size.
@@ -210,7 +213,7 @@ def check_archive(path: str | Path, what: str, share: float = 0.5) -> dict[str, 
 
 
 def _destination(path: Path) -> Path:
-    """The name that a new file would be moved to: that of the regular file, or the free one."""
+    """Return the name that a new file is moved to: that of a regular file, or a free one."""
     name = str(path)
     try:
         there: os.stat_result | None = os.stat(path)
@@ -237,9 +240,13 @@ def _destination(path: Path) -> Path:
 
 
 def _kind(mode: int) -> str:
+    """Return what a file of this mode is, in words."""
     kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
     return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+    """Return the reason of an error, without the number and the file that Python adds."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error)

@@ -29,7 +29,7 @@ BRANCHES: dict[str, str] = {
 
 
 def kind_of(branch: str) -> str:
-    """The name of a branch in BRANCHES, without its number along the solution curve.
+    """Return the name of a branch in BRANCHES, without its number along the solution curve.
 
     >>> kind_of("unstable-1")
     'unstable'
@@ -99,7 +99,8 @@ class Status(StrEnum):
     def __new__(cls, value: str, meaning: str, remedy: str) -> Self:
         member = str.__new__(cls, value)
         member._value_ = value
-        member.meaning, member.remedy = meaning, remedy
+        member.meaning = meaning
+        member.remedy = remedy
         return member
 
     OK = "ok", "converged, and the stated uncertainty is within the asked tolerance", ""
@@ -134,7 +135,7 @@ class Status(StrEnum):
 
 
 def make_row(**values: Any) -> dict[str, Any]:
-    """A row with its columns in order, absent ones left out, and the version stamped."""
+    """Return a row with its columns in order, absent ones left out, and the version stamped."""
     unknown = set(values) - set(COLUMNS)
     if unknown:
         raise KeyError(f"not columns of a row: {sorted(unknown)}")
@@ -146,7 +147,7 @@ COUNTED = ("n_classes", "dimension", "n_samples", "instances", "not_converged", 
 
 
 def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """The rows as a pandas table: columns of a row first, then any further ones they carry."""
+    """Return the rows as a table: columns of every row first, then any further ones."""
     import pandas as pd
 
     rows = list(rows)
@@ -160,18 +161,21 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def json_ready(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with non-finite numbers as null: JSON has no NaN or infinity."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in row.items()
-    }
+    """Return the row with None for non-finite numbers: JSON has no NaN or infinity."""
+    plain = dict(row)
+    for name, value in row.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            plain[name] = None
+    return plain
 
 
 def _plain(value: Any) -> Any:
-    """numpy scalars and enums as plain Python, so that a row is JSON- and SQL-ready."""
+    """Return numpy scalars and enums as plain Python, so that a row is JSON- and SQL-ready."""
     if isinstance(value, StrEnum):
         return str(value)
-    return value.item() if hasattr(value, "item") else value
+    if hasattr(value, "item"):
+        return value.item()
+    return value
 
 
 # Numbers that tell which point a row belongs to; every other number is measured there.
@@ -183,12 +187,21 @@ _ASIDE = (
 
 
 def error_column(name: str) -> str:
-    """The column with the standard error of a mean."""
-    return "uncertainty" if name == "generalisation_error" else f"{name}_standard_error"
+    """Return the column with the standard error of a mean."""
+    if name == "generalisation_error":
+        return "uncertainty"
+    return f"{name}_standard_error"
 
 
 def average_instances(table: pd.DataFrame) -> pd.DataFrame:
-    """Theory and means unchanged, then a mean of each point's instances, with errors and counts."""
+    """Average the rows of simulated instances over each point; theory and means stay as they are.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The rows that need no mean, then one row for each point: the mean of every measured column,
+        its standard error, and the columns instances, not_converged and failed.
+    """
     import numpy as np
     import pandas as pd
     from pandas.api.types import is_numeric_dtype
@@ -226,15 +239,18 @@ def average_instances(table: pd.DataFrame) -> pd.DataFrame:
         str(Status.FAILED),
     )
     kept = table[~raw]
-    return pd.concat([kept, means], ignore_index=True) if len(kept) else means
+    if kept.empty:
+        return means
+    return pd.concat([kept, means], ignore_index=True)
 
 
 def tidy(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Rows as a table of means: the columns of every row first, then those of this figure."""
+    """Return rows as a table of means: the columns of every row first, then any further ones."""
     import pandas as pd
 
     table = average_instances(pd.DataFrame(list(rows)))
-    table = table.drop(columns="seed") if "seed" in table and table["seed"].isna().all() else table
+    if "seed" in table and table["seed"].isna().all():
+        table = table.drop(columns="seed")
     known = [name for name in COLUMNS if name in table]
     table = table[known + [name for name in table.columns if name not in COLUMNS]]
     return table.astype({name: "Int64" for name in COUNTED if name in table})

@@ -68,6 +68,22 @@ _CREATE = (
 )
 
 
+_SORTED_WORDS = (  # columns by which rows are sorted, after model and number of classes
+    "prior",
+    "noise",
+    "features",
+    "shares",
+    "biases",
+    "gram",
+    "estimator",
+    "class_weight",
+    "source",
+    "start",
+    "branch",
+)
+MAX_KEYS_OF_ONE_QUERY = 500  # below SQLite's limit on parameters, 999 in its older versions
+
+
 class CaseResult(NamedTuple):
     """One case done: its row (status 'failed' and a reason if it could not be computed)."""
 
@@ -119,14 +135,14 @@ class Store:
         with self.transaction():
             self.upsert(
                 (
-                    one.key,
-                    json.dumps(one.content, sort_keys=True),
-                    encode_row(one.row),
-                    one.row["status"],
-                    one.reason,
-                    json.dumps(one.provenance, sort_keys=True),
+                    result.key,
+                    json.dumps(result.content, sort_keys=True),
+                    encode_row(result.row),
+                    result.row["status"],
+                    result.reason,
+                    json.dumps(result.provenance, sort_keys=True),
                 )
-                for one in results
+                for result in results
             )
 
     def upsert(self, rows: Iterable[tuple[Any, ...]]) -> None:
@@ -153,35 +169,45 @@ class Store:
             ) from None
 
     def done(self, keys: Sequence[str]) -> set[str]:
-        """Those of the keys that have a result; a failed or damaged one counts as missing."""
+        """Return those of the keys that have a result; failed and damaged ones count as missing."""
         query = "SELECT key FROM results WHERE status != 'failed' AND " + INTACT
         return {key for (key,) in self._select(query, keys)}
 
     def damaged(self, keys: Sequence[str] | None = None) -> list[str]:
-        """The keys of the rows (or of those asked for) that are not as they were written."""
+        """Return the keys of the rows (or of those asked for) that are not as they were written."""
         found = self._select("SELECT CAST(key AS BLOB) FROM results WHERE NOT " + INTACT, keys)
         return [(key or b"without a key").decode(errors="replace") for (key,) in found]
 
     def rows(self, keys: Iterable[str] | None = None) -> Iterator[Row]:
-        """All tidy rows, in the order of their keys; or those of `keys` that are there, in turn."""
+        """Yield all tidy rows in the order of their keys, or those of `keys` that are there."""
         return (decode_row(record["row"]) for record in self.records(keys))
 
     def frame(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
-        """All rows, sorted by problem, estimator and numbers, or those of `keys`; with reasons."""
+        """Return a table of all rows, sorted by problem, estimator and numbers, or of `keys`.
+
+        A row that failed has its reason in a column of its own.
+        """
         rows: list[Row] = []
         for record in self.records(keys):
-            reason = {} if record["reason"] is None else {"reason": record["reason"]}
-            rows.append(decode_row(record["row"]) | reason)
-        return frame(rows if keys is not None else sorted(rows, key=sort_key))
+            row = decode_row(record["row"])
+            if record["reason"] is not None:
+                row["reason"] = record["reason"]
+            rows.append(row)
+        if keys is None:
+            rows.sort(key=sort_key)
+        return frame(rows)
 
     def records(self, keys: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
-        """All raw columns, in the order of the keys; or of `keys` that are there, once, in turn."""
-        for batch in [None] if keys is None else _batches(dict.fromkeys(keys)):
-            found: Iterable[Any] = self._select(_SELECT, batch)
-            if batch is not None:
-                by_key = {row[0]: row for row in found}
-                found = (by_key[key] for key in batch if key in by_key)
-            yield from (dict(zip(FIELDS, record, strict=True)) for record in found)
+        """Yield the raw columns of all rows by rising key, or of those of `keys`, each once."""
+        if keys is None:
+            for values in self._select(_SELECT, None):
+                yield dict(zip(FIELDS, values, strict=True))
+            return
+        for batch in _batches(dict.fromkeys(keys)):
+            by_key = {values[0]: values for values in self._select(_SELECT, batch)}
+            for key in batch:
+                if key in by_key:
+                    yield dict(zip(FIELDS, by_key[key], strict=True))
 
     def check(self) -> None:
         """Raise unless SQLite's `integrity_check` finds nothing."""
@@ -195,7 +221,7 @@ class Store:
         self._connection.close()
 
     def _select(self, query: str, keys: Iterable[str] | None) -> Iterator[tuple[Any, ...]]:
-        """What the query finds, in the order of the keys; or of `keys`, a batch at a time."""
+        """Yield what the query finds, in the order of the keys; or of `keys`, a batch at a time."""
         with self._readable():
             if keys is None:
                 yield from self._connection.execute(query + " ORDER BY key")
@@ -205,6 +231,7 @@ class Store:
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
+        """Turn errors of SQLite into sentences that name the store."""
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -240,6 +267,15 @@ class MergeReport(NamedTuple):
     differing: int
     damaged: tuple[str, ...]
 
+    def plus(self, other: MergeReport) -> MergeReport:
+        """Return what two merges did together."""
+        return MergeReport(
+            self.added + other.added,
+            self.already + other.already,
+            self.differing + other.differing,
+            self.damaged + other.damaged,
+        )
+
 
 def merge_stores(target: str | Path, sources: Sequence[str | Path]) -> MergeReport:
     """Copy into `target` (made if missing) every result of `sources` that it does not have.
@@ -251,62 +287,76 @@ def merge_stores(target: str | Path, sources: Sequence[str | Path]) -> MergeRepo
     with ExitStack() as stack:
         opened = [stack.enter_context(Store(source)) for source in sources]
         into = stack.enter_context(Store(stack.enter_context(locked_store(target))))
-        added = already = differing = 0
-        damaged: list[str] = []
+        report = MergeReport(0, 0, 0, ())
         for store in opened:
-            damaged += store.damaged()
-            with into.transaction():
-                for batch in _batches(store.records()):
-                    there = {r["key"]: r for r in into.records(r["key"] for r in batch)}
-                    for record in batch:
-                        mine, failed = there.get(record["key"]), record["status"] == Status.FAILED
-                        if mine is None or (mine["status"] == Status.FAILED and not failed):
-                            added += 1
-                            continue
-                        already += 1
-                        differing += not failed and mine["row"] != record["row"]
-                    into.upsert(tuple(record[name] for name in FIELDS) for record in batch)
-    return MergeReport(added, already, differing, tuple(damaged))
+            report = report.plus(_copy_records(store, into))
+    return report
+
+
+def _copy_records(source: Store, target: Store) -> MergeReport:
+    """Copy the records of a store into another in one transaction, and count them."""
+    added = 0
+    already = 0
+    differing = 0
+    with target.transaction():
+        for batch in _batches(source.records()):
+            keys = [record["key"] for record in batch]
+            there = {record["key"]: record for record in target.records(keys)}
+            for record in batch:
+                failed = record["status"] == Status.FAILED
+                mine = there.get(record["key"])
+                if mine is None or (mine["status"] == Status.FAILED and not failed):
+                    added += 1
+                    continue
+                already += 1
+                if not failed and mine["row"] != record["row"]:
+                    differing += 1
+            target.upsert(tuple(record[name] for name in FIELDS) for record in batch)
+    return MergeReport(added, already, differing, tuple(source.damaged()))
 
 
 def _batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    """Yield the items in lists that are short enough for one query."""
     pending = iter(items)
-    while batch := list(islice(pending, 500)):  # below SQLite's limit on parameters
+    while batch := list(islice(pending, MAX_KEYS_OF_ONE_QUERY)):
         yield batch
 
 
 def encode_row(row: Row) -> str:
-    """JSON that keeps every bit: floats by their shortest exact form, non-finite ones as text."""
-    plain = {
-        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in row.items()
-    }
+    """Return JSON that keeps every bit: floats by their shortest exact form, non-finite as text."""
+    plain = dict(row)
+    for name, value in row.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            plain[name] = str(value)
     return json.dumps(plain, allow_nan=False)
 
 
 def decode_row(text: str) -> Row:
-    """The row that `encode_row` wrote."""
+    """Return the row that `encode_row` wrote."""
     try:
         row: Row = dict(json.loads(text))
     except (TypeError, ValueError, RecursionError):
         raise InvalidInput("the store holds a damaged row: restore a copy of it") from None
-    return {k: float(v) if v in ("inf", "-inf", "nan") else v for k, v in row.items()}
+    for name, value in row.items():
+        if value in ("inf", "-inf", "nan"):
+            row[name] = float(value)
+    return row
 
 
 def sort_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """By problem, estimator and source, then by the numbers; absent values first."""
-    names = "prior noise features shares biases gram estimator class_weight source start branch"
-    numbers = (row.get(name) for name in ("ridge", "alpha", "dimension", "seed"))
-    return (
-        str(row.get("model") or ""),
-        row.get("n_classes") or 0,
-        *(str(row.get(name) or "") for name in names.split()),
-        *(-1.0 if number is None else float(number) for number in numbers),
-    )
+    """Return what rows are sorted by: problem, estimator and source, then numbers; absent first."""
+    words = [str(row.get(name) or "") for name in _SORTED_WORDS]
+    numbers = []
+    for name in ("ridge", "alpha", "dimension", "seed"):
+        value = row.get(name)
+        if value is None:
+            value = -1.0
+        numbers.append(float(value))
+    return (str(row.get("model") or ""), row.get("n_classes") or 0, *words, *numbers)
 
 
 def row_checksum(*values: bytes | str | None) -> str:
-    """The checksum of the six columns of a result.
+    """Return the checksum of the six columns of a result: 32 hexadecimal digits.
 
     >>> row_checksum("a", "b") == row_checksum(b"a", b"b") != row_checksum("ab", "")
     True
@@ -350,14 +400,16 @@ def _inspect(path: Path) -> None:
         raise InvalidInput(f"{name!r} is an SQLite file, but not a store of polyceptron results")
     version = int.from_bytes(header[60:64], "big")
     if version != SCHEMA_VERSION:
-        newer = version > SCHEMA_VERSION
-        cure = "a newer polyceptron: update this one" if newer else "an older polyceptron than 0.2"
+        cure = "an older polyceptron than 0.2"
+        if version > SCHEMA_VERSION:
+            cure = "a newer polyceptron: update this one"
         raise InvalidInput(
             f"the store {name!r} has version {version} where {SCHEMA_VERSION} can be read; it was "
             f"made by {cure}"
         )
     # A store has one name: SQLite finds the journal of a database by it, and follows a link there.
-    if (links := os.stat(path).st_nlink) > 1:
+    links = os.stat(path).st_nlink
+    if links > 1:
         raise InvalidInput(
             f"the store {name!r} is one file with {links} names (hard links), under which its "
             "latest rows could be missed or two sweeps could write at once: keep one name, and "
@@ -390,13 +442,13 @@ _written: set[tuple[int, int]] = set()  # by this process, now
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    """What a file is, whatever its name: device and inode."""
+    """Return device and inode of a file: what it is, whatever its name."""
     info = os.stat(path)
     return info.st_dev, info.st_ino
 
 
 def _handle(path: Path) -> int:
-    """This process's own handle of the file; those of files that were deleted are closed."""
+    """Return this process's own handle of the file; close those of files that were deleted."""
     for identity, handle in list(_handles.items()):
         if identity not in _written and not os.fstat(handle).st_nlink:
             os.close(_handles.pop(identity))
@@ -411,7 +463,7 @@ def _handle(path: Path) -> int:
 
 @contextmanager
 def locked_store(store: str | Path) -> Iterator[Path]:
-    """The name of the store without links, while this process alone may write to it.
+    """Yield the name of the store without links, while this process alone may write to it.
 
     A missing store is made, under a lock of its folder, so that only one process makes it. What is
     locked is device and inode: a store that was renamed while a sweep writes to it is still locked.
@@ -425,7 +477,8 @@ def locked_store(store: str | Path) -> Iterator[Path]:
     finally:
         os.close(folder)
     with _guard:
-        file, identity = _handle(path), _identity(path)
+        file = _handle(path)
+        identity = _identity(path)
         if identity in _written or not _lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB):
             raise InvalidInput(
                 f"another sweep is writing to {str(path)!r}: wait until it ends, or give this one "
@@ -441,7 +494,7 @@ def locked_store(store: str | Path) -> Iterator[Path]:
 
 
 def _lock(handle: int, how: int) -> bool:
-    """Whether nobody else has the lock."""
+    """Lock the file behind a handle (`how` is a flag of `fcntl`); False if another has the lock."""
     try:
         fcntl.flock(handle, how)
     except BlockingIOError:

@@ -13,7 +13,7 @@ from typer.main import get_command
 
 import polyceptron as pc
 from polyceptron.cli import app
-from polyceptron.cli.options import build_estimators, the_population
+from polyceptron.cli.options import build_estimators, read_population
 from polyceptron.lab.spec import SweepGrid, parse_spec
 from polyceptron.lab.tasks import grid_strengths
 from polyceptron.problem import make_teacher, plain_estimators
@@ -36,7 +36,7 @@ def default(word: str) -> str:
 def test_python_the_shell_and_sweeps_make_the_same_teacher() -> None:
     grid = parse_spec('[[grid]]\nsources = "theory"\nalpha = 1').grid[0]
     teacher = pc.Teacher()
-    assert teacher == the_population()
+    assert teacher == read_population()
     assert [teacher.n_classes] == grid.classes == [int(default("n_classes"))]
     for word in ("prior", "noise", "features"):
         assert [getattr(teacher, word).name] == getattr(grid, word) == [default(word)]
@@ -44,7 +44,7 @@ def test_python_the_shell_and_sweeps_make_the_same_teacher() -> None:
     assert pc.Perceptron() == make_teacher("perceptron")
     assert single.classes == [2]
     assert single.prior == [pc.Perceptron().prior.name] == ["rademacher"]
-    assert pc.Perceptron() == the_population(model="perceptron")
+    assert pc.Perceptron() == read_population(model="perceptron")
 
 
 def test_the_page_of_sweeps_has_the_defaults_of_a_grid() -> None:

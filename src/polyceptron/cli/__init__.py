@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from polyceptron.cli import data_commands, report_commands, streams, theory_commands
-from polyceptron.cli.options import Command, CommandGroup, Stopped
+from polyceptron.cli.help_texts import Command, CommandGroup, Stopped
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.version import VERSION
 

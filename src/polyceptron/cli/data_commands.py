@@ -10,13 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from polyceptron.cli import options
-from polyceptron.cli.options import Output, option, setting
+from polyceptron.cli.options import option, setting
+from polyceptron.cli.output import Output
 from polyceptron.cli.side_files import Overwrite, check_unnamed, choose_weights_file, report_beside
+from polyceptron.cli.tables import describe_teacher
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs, write_text, write_together
 from polyceptron.number_lists import parse_numbers
 from polyceptron.progress import say, steps, waiting
-from polyceptron.rows import json_ready
+from polyceptron.rows import Row, json_ready
 
 COLUMNS = (
     "source",
@@ -110,21 +112,26 @@ def amp(
             **settings,
         )
         return
-    teacher = options.the_population(classes, prior, model, noise, features)
+    teacher = options.read_population(classes, prior, model, noise, features)
     alphas = parse_numbers(alpha, "--alpha")
     check_outputs(csv, inputs=[features])
     if trace and len(alphas) != 1:
         raise InvalidInput(f"--trace takes one alpha, got {len(alphas)}")
     settings |= {"runs": runs, "seed": seed, "start": start, "dtype": precision}
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     with waiting("message passing") as show:
         for value in steps(alphas):
             show(f"message passing in dimension {dimension} at α = {value:g}")
-            rows += (trace_rows if trace else amp_rows)(teacher, value, dimension, **settings)
-    columns = TRACE_COLUMNS if trace else COLUMNS
-    optional = ("m",) if trace else ("clean_error", "m", "alpha")
-    title = f"{options.describe_teacher(teacher)}, d = {dimension}"
-    Output(as_json, csv)(rows, columns, optional=optional, title=title)
+            if trace:
+                rows += trace_rows(teacher, value, dimension, **settings)
+            else:
+                rows += amp_rows(teacher, value, dimension, **settings)
+    title = f"{describe_teacher(teacher)}, d = {dimension}"
+    output = Output(as_json, csv)
+    if trace:
+        output(rows, TRACE_COLUMNS, optional=("m",), title=title)
+    else:
+        output(rows, COLUMNS, optional=("clean_error", "m", "alpha"), title=title)
 
 
 def fit(
@@ -149,48 +156,77 @@ def fit(
 
     Example: polyceptron fit --data X.npy --labels y.npy --ridge 1 --out weights.npy
     """
-    from polyceptron.data.labels import class_labels
-    from polyceptron.data.stored_designs import open_design
     from polyceptron.fit.erm import fit_erm
-    from polyceptron.lab.data_runs import chosen_fit, open_samples, read_labels
-    from polyceptron.report.data.reading import read_samples
 
-    value, *others = [ridge] if ridge == "auto" else list[Any](parse_numbers(ridge, "--ridge"))
-    if others:
-        raise InvalidInput(f"--ridge takes auto or one number, got {ridge!r}")
-    out = choose_weights_file(out, overwrite)
-    settings: dict[str, Any] = {"standardise": standardise, "loss": estimator, "tol": tol}
-    plain = data is not None and data.suffix in (".csv", ".tsv") and labels is None
-    named = plain or target is not None
-    if not named and value != "auto":
+    value = _read_ridge(ridge)
+    weights_file = choose_weights_file(out, overwrite)
+    is_table = data is not None and data.suffix in (".csv", ".tsv") and labels is None
+    has_named_columns = is_table or target is not None
+    if not has_named_columns and value != "auto":
         _run_on_files(
             estimator,
             fit_erm,
             data,
             labels,
-            out,
+            weights_file,
             as_json,
             cluster,
             ridge=value,
             checkpoint=checkpoint,
-            **settings,
+            standardise=standardise,
+            loss=estimator,
+            tol=tol,
         )
         return
     if cluster is not None or checkpoint is not None:
         raise InvalidInput("--cluster and --checkpoint need --labels and a ridge that is given")
-    if data is None or (labels is None) != named:
+    if data is None or (labels is None) != has_named_columns:
         raise InvalidInput("give --data with --labels, or a table as --data with --target")
-    _check_weights_file(out, data, labels)
-    with waiting(f"{estimator}: fits of {data.name}"):
-        if named:
-            table = read_samples(data, target, missing=missing)
-            X, y = table.encoder().fit_transform(table.X), table.y
-            settings["standardise"] = True
-        else:
-            y = class_labels(read_labels(labels))  # type: ignore[arg-type]  # not None, as above
+    _check_weights_file(weights_file, data, labels)
+    report = _fit_in_memory(
+        data, labels, target, missing, loss=estimator, ridge=value, standardise=standardise, tol=tol
+    )
+    _keep_report(report, estimator, data, weights_file, as_json)
+
+
+def _read_ridge(text: str) -> float | str:
+    """Return the ridge of a fit: a number, or 'auto'."""
+    if text == "auto":
+        return text
+    values = parse_numbers(text, "--ridge")
+    if len(values) > 1:
+        raise InvalidInput(f"--ridge takes auto or one number, got {text!r}")
+    return values[0]
+
+
+def _fit_in_memory(
+    data: Path,
+    labels: Path | None,
+    target: str | None,
+    missing: str,
+    *,
+    loss: str,
+    ridge: float | str,
+    standardise: bool,
+    tol: float,
+) -> dict[str, Any]:
+    """Fit two files, or a table whose columns are encoded first, and return the report."""
+    from polyceptron.data.labels import class_labels
+    from polyceptron.data.stored_designs import open_design
+    from polyceptron.lab.data_runs import chosen_fit, open_samples, read_labels
+    from polyceptron.report.data.reading import read_samples
+
+    with waiting(f"{loss}: fits of {data.name}"):
+        X: Any
+        if labels is not None:
+            y = class_labels(read_labels(labels))
             X = open_design(open_samples(data))
-        report = chosen_fit(X, y, ridge=value, source=str(data), **settings)
-    _keep_report(report, estimator, data, out, as_json)
+        else:
+            table = read_samples(data, target, missing=missing)
+            X = table.encoder().fit_transform(table.X)
+            y = table.y
+            standardise = True
+        return chosen_fit(X, y, loss, ridge, standardise=standardise, tol=tol, source=str(data))
 
 
 def _run_on_files(
@@ -223,12 +259,19 @@ def _run_on_files(
 
 
 def _check_weights_file(
-    out: Path, data: Path, labels: Path | None, features: Any = None, checkpoint: Any = None
+    out: Path,
+    data: Path,
+    labels: Path | None,
+    features: str | None = None,
+    checkpoint: Path | None = None,
 ) -> None:
+    """Raise unless weights and report can be written, and no input would be lost."""
     if out.suffix != ".npy":
         raise InvalidInput(f"weights are written as .npy, got --out {str(out)!r}")
-    given = {"the samples": data, "the labels": labels}
-    absent = [f"{what} {str(p)!r}" for what, p in given.items() if p and not p.exists()]
+    absent = []
+    for what, path in (("the samples", data), ("the labels", labels)):
+        if path is not None and not path.exists():
+            absent.append(f"{what} {str(path)!r}")
     if absent:
         raise InvalidInput(f"cannot read {' and '.join(absent)}: there is no such file")
     check_outputs(out, report_beside(out), checkpoint, inputs=[data, labels, features])

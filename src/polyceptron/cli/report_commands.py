@@ -17,23 +17,30 @@ import sys
 import time
 import webbrowser
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from polyceptron.cli import options
-from polyceptron.cli.options import Output, echo, option, print_json, print_table, setting
+from polyceptron.cli.options import option, setting
+from polyceptron.cli.output import Output
 from polyceptron.cli.side_files import Overwrite, check_figure_files, check_unnamed
+from polyceptron.cli.tables import describe_row, echo, print_json, print_table
 from polyceptron.display import describe_seconds
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs
 from polyceptron.progress import say, waiting
+from polyceptron.rows import Row
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from polyceptron.lab.spec import SweepSpec
+    from polyceptron.report.verify import Check
+    from polyceptron.store import Store
 
 
 def sweep(
@@ -60,8 +67,10 @@ def sweep(
     except SweepStopped as stopped:
         say(f"stopped: {stopped.report.done} of {stopped.report.rows} rows are stored")
         command = ["polyceptron", "sweep", str(spec), "--store", str(store)]
-        command += ["--workers", str(workers)] if workers else []
-        command += ["--cluster", cluster] if cluster else []
+        if workers:
+            command += ["--workers", str(workers)]
+        if cluster:
+            command += ["--cluster", cluster]
         say(f"resume with: {shlex.join(command)}")
         raise typer.Exit(128 + stopped.signal_number) from None
     say(
@@ -89,26 +98,36 @@ def merge(
 
     with waiting(f"merging into {into}"):
         report = merge_stores(into, sources)
-    other = f", {report.differing} of them with other numbers (kept)" if report.differing else ""
-    say(f"{report.added} rows added to {into}, {report.already} were there already{other}")
+    kept = ""
+    if report.differing:
+        kept = f", {report.differing} of them with other numbers (kept)"
+    say(f"{report.added} rows added to {into}, {report.already} were there already{kept}")
     if report.damaged:
         say(f"not copied, as changed after being written: {named(report.damaged, 'row')}")
         raise typer.Exit(1)
 
 
 def named(keys: Sequence[str], what: str) -> str:
-    """'3 rows (a, b, c)', not more than five of them."""
-    shown = ", ".join(keys[:5]) + (", ..." if len(keys) > 5 else "")
-    return f"{len(keys)} {what}{'s' if len(keys) > 1 else ''} ({shown})"
+    """Return the number of rows and the keys of the first five, as '3 rows (a, b, c)'."""
+    shown = ", ".join(keys[:5])
+    if len(keys) > 5:
+        shown += ", ..."
+    if len(keys) > 1:
+        what += "s"
+    return f"{len(keys)} {what} ({shown})"
 
 
 def _show_plan(spec: SweepSpec, store: Path, workers: int | None) -> None:
+    """Print the parts of a sweep, what of it is stored, and the size of its largest data set."""
     import joblib
 
     from polyceptron.lab.sweep import make_plan
     from polyceptron.store import Store
 
-    with waiting("planning"), Store(store) if store.exists() else nullcontext() as opened:
+    with waiting("planning"), ExitStack() as stack:
+        opened = None
+        if store.exists():
+            opened = stack.enter_context(Store(store))
         plan = make_plan(spec, opened)
     columns = ("source", "estimator", "dimension", "rows", "stored", "to_do")
     parts = []
@@ -116,7 +135,9 @@ def _show_plan(spec: SweepSpec, store: Path, workers: int | None) -> None:
         parts.append(dict(zip(columns, (*place, rows, stored, rows - stored), strict=True)))
     print_table(parts, columns, "the grid", optional=("stored", "dimension"))
     megabytes = plan.largest_bytes / 1e6
-    size = f"{megabytes:.3g} MB" if megabytes < 999 else f"{megabytes / 1e3:,.0f} GB"
+    size = f"{megabytes:.3g} MB"
+    if megabytes >= 999:
+        size = f"{megabytes / 1e3:,.0f} GB"
     echo(
         f"{plan.rows} rows, {plan.stored} stored, {plan.to_do} to compute in "
         f"{plan.tasks_to_do} tasks on {workers or joblib.cpu_count()} workers; largest instance "
@@ -154,38 +175,22 @@ def results(
 
     Example: polyceptron results runs.sqlite --csv rows.csv
     """
-    from polyceptron.lab import results as found
     from polyceptron.lab.spec import load_spec
-    from polyceptron.lab.tasks import sweep_keys
     from polyceptron.store import BESIDE, Store
 
     check_outputs(csv, parquet, inputs=[store, *(f"{store}{end}" for end in BESIDE), spec])
-    sweep = load_spec(spec) if spec else None
+    sweep = None
+    if spec is not None:
+        sweep = load_spec(spec)
     with Store(store) as opened, waiting(f"reading {store}"):
         damaged = opened.damaged()
         if failures:
-            listed = found.failures(opened)
-            if listed or as_json:
-                hidden = ("seed", "noise", "n_classes")
-                Output(as_json)(listed, _FAILED, optional=hidden, below="reason")
-            else:
-                say(f"no row failed in {opened.path}")
+            _show_failures(opened, as_json)
         elif csv is None and parquet is None:
-            lines = found.summary(opened, quantity=quantity, spec=sweep)
-            if lines and not any({line.get("mean"), line["theory"]} - {None} for line in lines):
-                raise InvalidInput(f"no row of {str(store)!r} has a number in {quantity!r}")
-            if as_json:
-                Output(as_json)(lines)
-            else:
-                typer.echo(f"{quantity} in {store}: {len(opened)} rows")
-                _show_summary(lines)
+            _show_means(opened, quantity, sweep, as_json)
         else:
-            keys = sweep_keys(sweep) if sweep else None
-            table = found.summary_frame(opened, quantity, sweep) if summary else opened.frame(keys)
-            for path, write in ((csv, found.write_csv), (parquet, found.write_parquet)):
-                if path is not None:
-                    write(table, path)
-                    say(f"{len(table)} rows in {path}")
+            table = _table_of_store(opened, quantity, sweep, means=summary)
+            _write_table(table, csv, parquet)
     if damaged:
         say(
             f"left out, as changed after being written: {named(damaged, 'row')} of {store}; run "
@@ -194,22 +199,80 @@ def results(
         raise typer.Exit(1)
 
 
-def _show_summary(lines: list[dict[str, Any]]) -> None:
+def _show_failures(store: Store, as_json: bool) -> None:
+    """Print the rows that failed, each with its reason below it."""
+    from polyceptron.lab.results import failures
+
+    rows = failures(store)
+    if rows or as_json:
+        optional = ("seed", "noise", "n_classes")
+        Output(as_json)(rows, _FAILED, optional=optional, below="reason")
+    else:
+        say(f"no row failed in {store.path}")
+
+
+def _show_means(store: Store, quantity: str, spec: SweepSpec | None, as_json: bool) -> None:
+    """Print the means over instances, with theory beside them."""
+    from polyceptron.lab.results import summary
+
+    lines = summary(store, quantity=quantity, spec=spec)
+    numbers = {line.get("mean") for line in lines} | {line["theory"] for line in lines}
+    if lines and numbers == {None}:
+        raise InvalidInput(f"no row of {str(store.path)!r} has a number in {quantity!r}")
+    if as_json:
+        print_json(lines)
+        return
+    typer.echo(f"{quantity} in {store.path}: {len(store)} rows")
+    _show_summary(lines)
+
+
+def _table_of_store(
+    store: Store, quantity: str, spec: SweepSpec | None, *, means: bool
+) -> pd.DataFrame:
+    """Return the means over instances, or every row, of a sweep if one is given."""
+    from polyceptron.lab.results import summary_frame
+    from polyceptron.lab.tasks import sweep_keys
+
+    if means:
+        return summary_frame(store, quantity, spec)
+    if spec is not None:
+        return store.frame(sweep_keys(spec))
+    return store.frame()
+
+
+def _write_table(table: pd.DataFrame, csv: Path | None, parquet: Path | None) -> None:
+    """Write the table to the files that were asked for."""
+    from polyceptron.lab.results import write_csv, write_parquet
+
+    if csv is not None:
+        write_csv(table, csv)
+        say(f"{len(table)} rows in {csv}")
+    if parquet is not None:
+        write_parquet(table, parquet)
+        say(f"{len(table)} rows in {parquet}")
+
+
+def _show_summary(lines: list[Row]) -> None:
     """One table for each problem and estimator, so that all of it fits in 80 columns."""
-    for title, group in groupby(lines, key=options.describe_row):
-        shown = [
-            {
-                short: None if line.get(name) is None else format(line[name], style)
-                for name, (short, style) in _SUMMARY.items()
-            }
-            for line in group
-        ]
+    for title, group in groupby(lines, key=describe_row):
+        shown = [_short_line(line) for line in group]
         columns = [short for short, _ in _SUMMARY.values()]
         for count in ("not conv.", "failed"):
             if all(line[count] == "0" for line in shown):
                 columns.remove(count)
         typer.echo()
         print_table(shown, columns, title, optional=("d", "ridge"))
+
+
+def _short_line(line: Row) -> dict[str, str | None]:
+    """Return a line of the summary with short names and few digits."""
+    shown: dict[str, str | None] = {}
+    for name, (short, style) in _SUMMARY.items():
+        value = line.get(name)
+        shown[short] = None
+        if value is not None:
+            shown[short] = format(value, style)
+    return shown
 
 
 _SOURCES = "A sweep's store or a table in CSV; several together."
@@ -288,26 +351,36 @@ def verify(
         checks = run(
             full, lambda name: show(f"checking {name} ({names.index(name) + 1} of {len(names)})")
         )
-    off = [check for check in checks if check.verdict != "ok"]
     if as_json:
-        more = ("difference", "verdict")
-        print_json(vars(one) | {name: getattr(one, name) for name in more} for one in checks)
-    for check in [] if as_json else checks:  # two lines each: name and verdict, then the numbers
-        typer.secho(f"{check.verdict:4}{check.check}", bold=check.verdict != "ok")
-        difference, allowed = (f"{abs(x):.0e}" for x in (check.difference, check.allowed))
-        typer.echo(
-            f"    {check.ours:.7g} against {check.reference:.7g}, {check.source}: {difference} "
-            f"{'≤' if check.verdict == 'ok' else '>'} {allowed}"
+        print_json(
+            {**vars(check), "difference": check.difference, "verdict": check.verdict}
+            for check in checks
         )
+    else:
+        for check in checks:
+            _show_check(check)
+    failed = [check for check in checks if check.verdict != "ok"]
     seconds = time.perf_counter() - begin
-    named = environment() | {"scikit-learn": sklearn.__version__}
-    versions = ", ".join(f"{name} {version}" for name, version in named.items())
-    sys.stderr.write(
-        f"{len(checks)} checks, {len(off)} off, {seconds:.0f} s ({versions})\n"
-        + "".join(f"off: {check.check}: {check.note or check.source}\n" for check in off)
-    )
-    if off:
+    programs = environment() | {"scikit-learn": sklearn.__version__}
+    versions = ", ".join(f"{name} {version}" for name, version in programs.items())
+    sys.stderr.write(f"{len(checks)} checks, {len(failed)} off, {seconds:.0f} s ({versions})\n")
+    for check in failed:
+        sys.stderr.write(f"off: {check.check}: {check.note or check.source}\n")
+    if failed:
         raise typer.Exit(1)
+
+
+def _show_check(check: Check) -> None:
+    """Print two lines: name and verdict, then the numbers and how far apart they may be."""
+    is_ok = check.verdict == "ok"
+    relation = ">"
+    if is_ok:
+        relation = "≤"
+    typer.secho(f"{check.verdict:4}{check.check}", bold=not is_ok)
+    typer.echo(
+        f"    {check.ours:.7g} against {check.reference:.7g}, {check.source}: "
+        f"{abs(check.difference):.0e} {relation} {abs(check.allowed):.0e}"
+    )
 
 
 LOOPBACK = "127.0.0.1"
@@ -352,7 +425,7 @@ def require_dash() -> None:
 
 
 def listen(port: int, host: str = LOOPBACK) -> socket.socket:
-    """A socket that listens there (port 0: any free one)."""
+    """Return a socket that listens there (port 0: any free one)."""
     reason = f"{host!r} is no address or name of this machine"
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -366,14 +439,20 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
 
 
 def address_of(here: socket.socket, host: str, key: str | None) -> str:
-    """What to open in a browser."""
+    """Return the address to open in a browser."""
     try:
         everywhere = ipaddress.ip_address(host).is_unspecified
     except ValueError:
         everywhere = False
-    name = socket.gethostname() if everywhere else host
-    name = f"[{name}]" if ":" in name else name
-    return f"http://{name}:{here.getsockname()[1]}/" + (f"?token={key}" if key else "")
+    name = host
+    if everywhere:
+        name = socket.gethostname()
+    if ":" in name:  # an IPv6 address
+        name = f"[{name}]"
+    address = f"http://{name}:{here.getsockname()[1]}/"
+    if key:
+        address += f"?token={key}"
+    return address
 
 
 COMMANDS = (sweep, results, merge, plot, figures, verify, explore)

@@ -6,14 +6,27 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from polyceptron.cli import options
-from polyceptron.cli.options import setting
+from polyceptron.cli.options import UNEQUAL_CLASSES, setting, with_shared_options
+from polyceptron.cli.output import Collected, Output, collect
+from polyceptron.cli.tables import (
+    describe_row,
+    describe_teacher,
+    echo,
+    format_value,
+    print_table,
+)
 from polyceptron.errors import InvalidInput
-from polyceptron.number_lists import parse_numbers, parse_range
+from polyceptron.number_lists import Ends, parse_numbers, parse_range
 from polyceptron.progress import waiting
-from polyceptron.rows import Row
+from polyceptron.rows import Row, Status
 
 if TYPE_CHECKING:
     from polyceptron.problem import AnyTeacher, Estimator
+    from polyceptron.questions.asymptotics import Asymptotics
+    from polyceptron.questions.plan import Plan
+    from polyceptron.theory.bayes.transitions import Transitions
+else:
+    AnyTeacher = object  # typer does not see this argument; importing the type takes a second
 
 COLUMNS = (
     "estimator",
@@ -50,11 +63,11 @@ OPTIONAL = (
 )
 
 
-@options.given()
+@with_shared_options()
 def curve(
     *,
     alpha: options.CurveAlpha,
-    teacher: Any,
+    teacher: AnyTeacher,
     estimator: options.Estimators = [],
     intercept: options.Intercept = False,
     class_weight: options.ClassWeight = None,
@@ -63,49 +76,108 @@ def curve(
     branch: str = setting("optimal", "Branch of bayes: optimal, amp, informed, unstable, all."),
     scores: bool = setting(False, "Test loss, Brier score, calibration error.", "--scores"),
     tol: options.Tolerance = None,
-    output: Any,
+    output: Output,
 ) -> None:
     """Learning curve: the exact error of one or several estimators against α = n/d.
 
     Example: polyceptron curve -k 3 -a 0.5:5:10 -e bayes -e cross-entropy
     """
     from polyceptron.checks import check_alphas
-    from polyceptron.questions.curve_rows import curve_parts
-    from polyceptron.questions.drawn_curve import drawn_rows
 
     ends = parse_range(alpha, "--alpha")
-    alphas = check_alphas(ends[:2] if ends else parse_numbers(alpha, "--alpha"))
-    alike = teacher.symmetric and not intercept and class_weight is None
-    names = estimator or ["bayes" if alike else "cross-entropy"]
-    estimators = options.build_estimators(names, ridge, penalty, intercept, class_weight)
-    asked: dict[str, Any] = {"branch": branch, "tol": tol, "scores": scores}
-    low, high = min(alphas), max(alphas)
-    if ends or (output.plot is not None and low < high):  # as many points as a smooth line needs
-        asked |= {"also": alphas, "log": ends[2] if ends else high > 100 * low > 0}
-        every = (drawn_rows(teacher, one, low, high, **asked) for one in estimators)
-        count = len(estimators)
+    if ends is not None:
+        alphas = check_alphas([ends.low, ends.high])
     else:
-        size = max(1, len(alphas) // 20)
-        parts = [alphas[:1], *(alphas[i : i + size] for i in range(1, len(alphas), size))]
-        every = (part for one in estimators for part in curve_parts(teacher, one, parts, **asked))
-        count = len(estimators) * len(parts)
-    drawn, stopped = options.collect(every, count, "computing the curve")
-    rows = drawn if ends else [row for row in drawn if row["alpha"] in alphas]
+        alphas = check_alphas(parse_numbers(alpha, "--alpha"))
+    names = estimator
+    if not names:
+        names = [_default_estimator(teacher, fits_more=intercept or class_weight is not None)]
+    estimators = options.build_estimators(names, ridge, penalty, intercept, class_weight)
+    request: dict[str, Any] = {"branch": branch, "tol": tol, "scores": scores}
+    if ends is not None or (output.plot is not None and min(alphas) < max(alphas)):
+        collected = _smooth_curves(teacher, estimators, alphas, ends, request)
+    else:
+        collected = _curve_points(teacher, estimators, alphas, request)
+    rows = collected.rows
+    if ends is None:  # points that only make the drawn line smooth are not printed
+        rows = [row for row in rows if row["alpha"] in alphas]
     if not rows:
         raise InvalidInput(f"there is no {branch} branch at any of these alpha")
-    # What is the same in every row goes to the title, so that numbers keep their digits.
-    shared = [c for c in ("estimator", "branch") if len({row.get(c) for row in rows}) == 1]
-    same = ", ".join(str(rows[0][c]) for c in shared if rows[0].get(c))
-    title = options.describe_teacher(
-        teacher, class_weight=class_weight, intercept=intercept, estimator=same
-    )
-    told = {row["branch"] for row in rows if row.get("branch")} - {"optimal"}
-    columns = [c for c in COLUMNS if c not in shared and (c != "branch" or told)]
+    settings = {"class_weight": class_weight, "intercept": intercept}
     try:
-        output(rows, columns, optional=OPTIONAL, title=title)
+        _print_curve(output, rows, teacher, settings)
     finally:  # also where the reader of the rows has gone
-        output.draw("curves_picture", drawn)
-    stopped()
+        output.draw_curves(collected.rows)
+    collected.exit_if_stopped()
+
+
+def _default_estimator(teacher: AnyTeacher, *, fits_more: bool) -> str:
+    """Return the Bayes-optimal rule where its theory answers, else cross-entropy.
+
+    `fits_more` says that an intercept or class weights are asked for, which it does not have.
+    """
+    if teacher.symmetric and not fits_more:
+        return "bayes"
+    return "cross-entropy"
+
+
+def _smooth_curves(
+    teacher: AnyTeacher,
+    estimators: list[Estimator],
+    alphas: list[float],
+    ends: Ends | None,
+    request: dict[str, Any],
+) -> Collected:
+    """Solve at as many α as a smooth line needs, those of the list among them."""
+    from polyceptron.questions.drawn_curve import drawn_rows
+
+    low = min(alphas)
+    high = max(alphas)
+    logarithmic = low > 0 and high > 100 * low  # two decades are drawn on a logarithmic axis
+    if ends is not None:
+        logarithmic = ends.logarithmic
+    request = {**request, "also": alphas, "log": logarithmic}
+    parts = (drawn_rows(teacher, estimator, low, high, **request) for estimator in estimators)
+    return collect(parts, len(estimators), "computing the curve")
+
+
+def _curve_points(
+    teacher: AnyTeacher,
+    estimators: list[Estimator],
+    alphas: list[float],
+    request: dict[str, Any],
+) -> Collected:
+    """Solve at these α, in about twenty parts for each estimator: points of a part share work."""
+    from polyceptron.questions.curve_rows import curve_parts
+
+    size = max(1, len(alphas) // 20)
+    # The first point is a part of its own: it tells soon how long the others will take.
+    parts = [alphas[:1]]
+    parts += [alphas[i : i + size] for i in range(1, len(alphas), size)]
+    rows = (
+        part_rows
+        for estimator in estimators
+        for part_rows in curve_parts(teacher, estimator, parts, **request)
+    )
+    return collect(rows, len(estimators) * len(parts), "computing the curve")
+
+
+def _print_curve(
+    output: Output, rows: list[Row], teacher: AnyTeacher, settings: dict[str, Any]
+) -> None:
+    """Print the rows; what is the same in all goes to the title, so that numbers have room."""
+    shared = []
+    for column in ("estimator", "branch"):
+        if len({row.get(column) for row in rows}) == 1:
+            shared.append(column)
+    words = ", ".join(str(rows[0][column]) for column in shared if rows[0].get(column))
+    hidden = set(shared)
+    branches = {row["branch"] for row in rows if row.get("branch")}
+    if branches <= {"optimal"}:
+        hidden.add("branch")
+    columns = [column for column in COLUMNS if column not in hidden]
+    title = describe_teacher(teacher, **settings, estimator=words)
+    output(rows, columns, optional=OPTIONAL, title=title)
 
 
 RIDGE_COLUMNS = (
@@ -120,20 +192,22 @@ RIDGE_COLUMNS = (
     "calibration_error",
     "status",
 )
+RIDGE_OPTIONAL = ("clean_error", "test_loss", "calibration_error")
+RIDGES_OF_A_LINE = 40  # points of each line in a picture, in addition to those asked for
 
 
-@options.given()
+@with_shared_options()
 def ridge(
     *,
     alpha: options.Alpha,
-    teacher: Any,
+    teacher: AnyTeacher,
     estimator: options.OneEstimator = "cross-entropy",
     intercept: options.Intercept = False,
     class_weight: options.ClassWeight = None,
     ridges: str = setting("1e-4:10:40", "λ: numbers or a range (log-spaced).", "--ridge"),
     target: str = setting("error", "What is least: error, test-loss, calibration, balanced-error."),
     tol: options.Tolerance = None,
-    output: Any,
+    output: Output,
 ) -> None:
     """Error against the ridge, with the optimum of each α marked.
 
@@ -147,73 +221,91 @@ def ridge(
     (student,) = options.build_estimators([estimator], (), (), intercept, class_weight)
     alphas = check_alphas(parse_numbers(alpha, "--alpha"))
     values = parse_numbers(ridges, "--ridge", log=True)
-    asked: Any = {"target": target, "drawn": 40 * (output.plot is not None)}
-    every = ridge_parts(teacher, student, alphas, values, tol, **asked)
+    n_drawn = 0
+    if output.plot is not None:
+        n_drawn = RIDGES_OF_A_LINE
+    parts = ridge_parts(teacher, student, alphas, values, tol, target=target, drawn=n_drawn)
     what = f"solving at {len(values)} ridges and the best one"
-    rows, stopped = options.collect(every, len(alphas) * (1 + len({*values})), what)
-    drawn = sorted(rows, key=lambda row: (row["alpha"], row["ridge"]))
+    collected = collect(parts, len(alphas) * (1 + len(set(values))), what)
+    drawn = sorted(collected.rows, key=lambda row: (row["alpha"], row["ridge"]))
     rows = [row for row in drawn if row["is_best"] or row["ridge"] in values]
     if output.in_words:
-        rows = [{**row, "best": "*" if row["is_best"] else ""} for row in rows]
-    title = options.describe_teacher(
+        marks = {True: "*", False: ""}
+        rows = [{**row, "best": marks[bool(row["is_best"])]} for row in rows]
+    title = describe_teacher(
         teacher, class_weight=class_weight, intercept=intercept, estimator=estimator
     )
     try:
-        output(rows, RIDGE_COLUMNS, optional=RIDGE_COLUMNS[6:9], title=title)
+        output(rows, RIDGE_COLUMNS, optional=RIDGE_OPTIONAL, title=title)
     finally:  # also where the reader of the rows has gone
-        output.draw("ridge_picture", drawn)
-    stopped()
+        output.draw_ridges(drawn)
+    collected.exit_if_stopped()
 
 
-@options.given(*options.UNEQUAL, "plot", prior="rademacher")
-def transitions(*, teacher: Any, tol: options.Tolerance = None, output: Any) -> None:
+@with_shared_options(*UNEQUAL_CLASSES, "plot", prior="rademacher")
+def transitions(*, teacher: AnyTeacher, tol: options.Tolerance = None, output: Output) -> None:
     """Phase transitions: where perfect learning becomes possible, and where it becomes easy.
 
     Of Rademacher weights, unless --prior names others: Gaussian ones have none.
 
     Example: polyceptron transitions --classes 3
     """
-    from polyceptron.rows import Status
-    from polyceptron.theory.bayes.transitions import transitions as find
+    from polyceptron.theory.bayes.transitions import transitions as find_transitions
 
     with waiting(f"computing the transitions of {teacher.n_classes} classes"):
-        found = find(teacher, tol)
-    if not output.in_words:
+        found = find_transitions(teacher, tol)
+    if output.in_words:
+        _print_transitions(found, teacher)
+    else:
         output([found.as_dict()])
-        return
-    title = options.describe_teacher(teacher)
+
+
+def _print_transitions(found: Transitions, teacher: AnyTeacher) -> None:
+    """Print both transitions and the hard phase between them, or that there is none."""
+    title = describe_teacher(teacher)
     if found.status == Status.INCONSISTENT:
-        options.echo(f"{found.status}: {Status.INCONSISTENT.meaning}")
+        echo(f"{found.status}: {Status.INCONSISTENT.meaning}")
     if found.alpha_it is None or found.alpha_algo is None:
-        if found.status == Status.INCONSISTENT:
-            return
-        finite = teacher.prior.support is not None
-        cure = "" if finite else "; weights of few values, as --prior rademacher, have transitions"
-        options.echo(f"none: with {title} the error decays smoothly{cure}")
+        if found.status != Status.INCONSISTENT:
+            echo(f"none: with {title} the error decays smoothly{_cure_for_none(teacher)}")
         return
-    meanings = ("the best error jumps down", "and message passing gets there")
+    possible = "the best error jumps down"
+    easy = "and message passing gets there"
     if teacher.noise.noiseless:
-        meanings = ("perfect learning possible", "and easy (message passing does it)")
+        possible = "perfect learning possible"
+        easy = "and easy (message passing does it)"
     rows = [
         {
-            "transition": f"alpha_{name}",
-            "alpha": f"{getattr(found, f'alpha_{name.lower()}'):.8g}",
-            "uncertainty": getattr(found, f"alpha_{name.lower()}_uncertainty"),
-            "meaning": meaning,
-        }
-        for name, meaning in zip(("IT", "algo"), meanings, strict=True)
+            "transition": "alpha_IT",
+            "alpha": f"{found.alpha_it:.8g}",
+            "uncertainty": found.alpha_it_uncertainty,
+            "meaning": possible,
+        },
+        {
+            "transition": "alpha_algo",
+            "alpha": f"{found.alpha_algo:.8g}",
+            "uncertainty": found.alpha_algo_uncertainty,
+            "meaning": easy,
+        },
     ]
-    options.print_table(rows, tuple(rows[0]), f"{title} ({found.status})", optional=("meaning",))
-    options.echo(f"hard phase: {found.alpha_it:.6g} < α < {found.alpha_algo:.6g}")
+    print_table(rows, tuple(rows[0]), f"{title} ({found.status})", optional=("meaning",))
+    echo(f"hard phase: {found.alpha_it:.6g} < α < {found.alpha_algo:.6g}")
 
 
-@options.given("prior", "plot")
+def _cure_for_none(teacher: AnyTeacher) -> str:
+    """Return which weights have transitions, if these have none because they are continuous."""
+    if teacher.prior.support is not None:
+        return ""
+    return "; weights of few values, as --prior rademacher, have transitions"
+
+
+@with_shared_options("prior", "plot")
 def separability(
     *,
-    teacher: Any,
+    teacher: AnyTeacher,
     intercept: options.Intercept = False,
     tol: options.Tolerance = None,
-    output: Any,
+    output: Output,
 ) -> None:
     """Separability: the α_s below which noisy labels, or Gaussian classes, can be separated.
 
@@ -221,79 +313,101 @@ def separability(
 
     Example: polyceptron separability --classes 3 --noise softmax:2
     """
-    from polyceptron.theory.separability import separability as find
+    from polyceptron.theory.separability import separability as find_separability
 
     with waiting(f"computing the separability of {teacher.n_classes} classes"):
-        found = find(teacher, tol, intercept=intercept)
+        found = find_separability(teacher, tol, intercept=intercept)
     if not output.in_words:
         output([found.as_dict()])
     elif math.isinf(found.alpha_s):
-        options.echo("alpha_s is infinite: labels without noise can be separated at every alpha")
+        echo("alpha_s is infinite: labels without noise can be separated at every alpha")
     else:
-        spread = options.format_value(found.alpha_s_uncertainty, "uncertainty")
-        words = options.describe_row({**teacher.columns, "prior": None, "intercept": intercept})
-        options.echo(f"{words}: alpha_s = {found.alpha_s:.7g} ± {spread} ({found.status})")
+        spread = format_value(found.alpha_s_uncertainty, "uncertainty")
+        words = describe_row({**teacher.columns, "prior": None, "intercept": intercept})
+        echo(f"{words}: alpha_s = {found.alpha_s:.7g} ± {spread} ({found.status})")
 
 
-@options.given("plot")
+@with_shared_options("plot")
 def asymptotics(
     *,
-    teacher: Any,
+    teacher: AnyTeacher,
     estimator: options.OneEstimator = "bayes",
     intercept: options.Intercept = False,
     class_weight: options.ClassWeight = None,
     ridge: options.OneRidge = None,
     penalty: options.OnePenalty = None,
     alpha_max: float | None = setting(None, "Largest α (1e6 for k <= 3, else 1e4)."),
-    output: Any,
+    output: Output,
 ) -> None:
     """The decay of the error at large α: exponent and constant, with uncertainties.
 
     Example: polyceptron asymptotics --classes 3 --estimator cross-entropy --ridge 0
     """
-    from polyceptron.questions.asymptotics import asymptotics as find
+    from polyceptron.questions.asymptotics import asymptotics as find_asymptotics
 
-    chosen, *others = options.build_estimators([estimator], ridge, penalty, intercept, class_weight)
-    if others:
-        got = " and ".join(filter(None, (ridge, penalty)))
-        raise InvalidInput(f"give one ridge or one penalty, got {got}")
-    with waiting(f"solving for {chosen.name} at large α"):
-        found = find(teacher, chosen, alpha_max)
-    measured = [f"{name}{end}" for name in ("exponent", "constant") for end in ("", "_uncertainty")]
-    measured += ["exact_exponent", "exact_constant", "floor"]
-    row: dict[str, Any] = {
+    students = options.build_estimators([estimator], ridge, penalty, intercept, class_weight)
+    if len(students) > 1:
+        given = " and ".join(text for text in (ridge, penalty) if text)
+        raise InvalidInput(f"give one ridge or one penalty, got {given}")
+    student = students[0]
+    with waiting(f"solving for {student.name} at large α"):
+        found = find_asymptotics(teacher, student, alpha_max)
+    row = _asymptotics_row(found, teacher, student)
+    if output.in_words:
+        _print_asymptotics(found, row, describe_teacher(teacher, estimator=student.name))
+        return
+    if output.as_json:  # with the points that the numbers were measured at
+        row["alpha"] = found.alpha.tolist()
+        row["generalisation_error"] = found.generalisation_error.tolist()
+        row["uncertainty"] = found.uncertainty.tolist()
+    output([row])
+
+
+def _asymptotics_row(found: Asymptotics, teacher: AnyTeacher, student: Estimator) -> Row:
+    """Return one row with the problem, the estimator and what was measured."""
+    row: Row = {
         **teacher.columns,
         "ridge": None,
-        **chosen.columns,
-        **{name: getattr(found, name) for name in measured},
+        **student.columns,
+        "exponent": found.exponent,
+        "exponent_uncertainty": found.exponent_uncertainty,
+        "constant": found.constant,
+        "constant_uncertainty": found.constant_uncertainty,
+        "exact_exponent": found.exact_exponent,
+        "exact_constant": found.exact_constant,
+        "floor": found.floor,
         "alpha_max": float(found.alpha[-1]),
         "status": str(found.status),
     }
     if found.reason:
         row["reason"] = found.reason
-    if not output.in_words:
-        points = ("alpha", "generalisation_error", "uncertainty") if output.as_json else ()
-        output([row | {name: getattr(found, name).tolist() for name in points}])
-        return
-    lines = [
-        {
-            "of": of,
-            "measured": row[of],
-            "uncertainty": row[f"{of}_uncertainty"],
-            "exact": row[f"exact_{of}"],
+    return row
+
+
+def _print_asymptotics(found: Asymptotics, row: Row, problem: str) -> None:
+    """Print exponent and constant, measured and exact, and the formula they belong to."""
+    title = problem
+    if row["ridge"] is not None:
+        title += f", ridge {row['ridge']}"
+    if row.get("penalty"):
+        title += f", {row['penalty']}"
+    title += f" ({found.status})"
+    lines = []
+    for name in ("exponent", "constant"):
+        line = {
+            "of": name,
+            "measured": row[name],
+            "uncertainty": row[f"{name}_uncertainty"],
+            "exact": row[f"exact_{name}"],
         }
-        for of in ("exponent", "constant")
-    ]
-    strength = "" if row["ridge"] is None else f", ridge {row['ridge']}"
-    strength += f", {row['penalty']}" if row.get("penalty") else ""
-    title = f"{options.describe_teacher(teacher, estimator=chosen.name)}{strength} ({found.status})"
-    options.print_table(lines, tuple(lines[0]), title)
-    floor = f"{found.floor:.6g} + " if found.floor > 0 else ""
-    options.echo(
-        f"error ≈ {floor}constant · α^(−exponent), measured up to α = {row['alpha_max']:g}"
-    )
+        lines.append(line)
+    print_table(lines, tuple(lines[0]), title)
+    floor = ""
+    if found.floor > 0:
+        floor = f"{found.floor:.6g} + "
+    echo(f"error ≈ {floor}constant · α^(−exponent), measured up to α = {row['alpha_max']:g}")
     if found.reason:
-        options.echo(found.reason)
+        echo(found.reason)
 
 
 STUDENT = ("estimator", "branch", "ridge", "penalty")
@@ -308,19 +422,19 @@ REACHED = (
 )
 
 
-@options.given("plot")
+@with_shared_options("plot")
 def plan(
     *,
     error: float | None = setting(None, "The generalisation error to reach."),
     samples: int | None = setting(None, "Or the error that n samples give.", "--samples", "-n"),
     dimension: int | None = setting(None, "d, to turn α into n = αd.", "--dimension", "-d"),
-    teacher: Any,
+    teacher: AnyTeacher,
     estimator: options.Estimators = [],
     intercept: options.Intercept = False,
     class_weight: options.ClassWeight = None,
     ridge: options.OneRidge = None,
     penalty: options.OnePenalty = None,
-    output: Any,
+    output: Output,
 ) -> None:
     """How much data reaches a given error, per estimator; or which error given data reach.
 
@@ -333,72 +447,96 @@ def plan(
 
     polyceptron plan --mixture --shares 0.9,0.1 --separation 2 --intercept --error 0.1
     """
-    from polyceptron.problem import plain_estimators
-
-    fitted = intercept or class_weight is not None  # which the Bayes-optimal rule does not have
-    names = estimator or [one.name for one in plain_estimators() if not (fitted and one.branches)]
+    names = estimator
+    if not names:
+        names = _compared_estimators(fits_more=intercept or class_weight is not None)
     students = options.build_estimators(names, ridge, penalty, intercept, class_weight)
-    problem = options.describe_teacher(teacher, class_weight=class_weight, intercept=intercept)
+    problem = describe_teacher(teacher, class_weight=class_weight, intercept=intercept)
     if error is not None and samples is not None:
         raise InvalidInput("give either --error, or --samples with --dimension, not both")
     if error is not None:
         title = f"{problem}: the data for an error of {error:g}"
-        title += "" if dimension is None else f", d = {dimension}"
-        rows = _needs(teacher, students, error, dimension)
+        if dimension is not None:
+            title += f", d = {dimension}"
+        rows = _rows_of_needed_data(teacher, students, error, dimension)
         output(rows, NEEDED, optional=("status",), title=title)
         return
     if samples is None:
         raise InvalidInput("--error is missing: which error is to be reached?")
     if dimension is None:
         raise InvalidInput("--samples needs --dimension: alpha is n/d")
-    rows = _errors(teacher, students, samples, dimension)
+    rows = _rows_of_errors(teacher, students, samples, dimension)
     title = f"{problem}, n = {samples}, d = {dimension}: the error at α = {samples / dimension:g}"
     output(rows, REACHED, optional=("clean_error",), title=title)
 
 
-def _needs(
+def _compared_estimators(*, fits_more: bool) -> list[str]:
+    """Return the estimators that a plan compares unless told.
+
+    `fits_more` leaves out the Bayes-optimal rule, which fits no intercept and no class weights.
+    """
+    from polyceptron.problem import plain_estimators
+
+    names = []
+    for candidate in plain_estimators():
+        if not (fits_more and candidate.branches):
+            names.append(candidate.name)
+    return names
+
+
+def _rows_of_needed_data(
     teacher: AnyTeacher, students: list[Estimator], error: float, dimension: int | None
 ) -> list[Row]:
-    """One row for each estimator, at the smallest α that reaches the error."""
-    from polyceptron.questions.plan import Plan, check_target, plans
-
-    def rows(found: Plan) -> list[Row]:
-        if math.isinf(found.alpha):
-            return [found.row]
-        other = found.algorithm
-        return [
-            one.row | {"alpha_uncertainty": one.alpha_uncertainty, "at_jump": one.at_jump}
-            for one in (found, *([other] if other and other.alpha != found.alpha else []))
-        ]
+    """Return one row for each estimator, at the smallest α that reaches the error."""
+    from polyceptron.questions.plan import check_target, plans
 
     check_target(error, teacher.n_classes)
-    every = (rows(found) for found in plans(teacher, error, students, dimension))
-    return options.collect(every, len(students), "planning")[0]
+    parts = (_rows_of_plan(found) for found in plans(teacher, error, students, dimension))
+    return collect(parts, len(students), "planning").rows
 
 
-def _errors(
+def _rows_of_plan(found: Plan) -> list[Row]:
+    """Return the row of a plan, and that of message passing where it needs more data."""
+    if math.isinf(found.alpha):
+        return [found.row]
+    reached = [found]
+    if found.algorithm is not None and found.algorithm.alpha != found.alpha:
+        reached.append(found.algorithm)
+    rows = []
+    for plan_of_branch in reached:
+        more = {
+            "alpha_uncertainty": plan_of_branch.alpha_uncertainty,
+            "at_jump": plan_of_branch.at_jump,
+        }
+        rows.append(plan_of_branch.row | more)
+    return rows
+
+
+def _rows_of_errors(
     teacher: AnyTeacher, students: list[Estimator], samples: int, dimension: int
 ) -> list[Row]:
-    """One row for each estimator at α = n/d; both branches of the Bayes-optimal one."""
+    """Return one row for each estimator at α = n/d; both branches of the Bayes-optimal one."""
     from polyceptron.checks import check_size
     from polyceptron.questions.curve_rows import curve_rows
     from polyceptron.questions.plan import NO_THEORY
 
-    n, d = check_size(samples, "samples"), check_size(dimension, "dimension")
+    n = check_size(samples, "samples")
+    d = check_size(dimension, "dimension")
 
-    def rows(student: Estimator) -> list[Row]:
+    def rows_of(student: Estimator) -> list[Row]:
         try:
-            found = curve_rows(teacher, student, [n / d])
+            rows = curve_rows(teacher, student, [n / d])
         except InvalidInput:
             if len(students) == 1:
                 raise
             return [{**teacher.columns, **student.columns, "status": NO_THEORY}]
         if student.branches:
             reached = curve_rows(teacher, student, [n / d], branch="amp")
-            found += [row for row in reached if row["q"] != found[0]["q"]]
-        return [{**row, "dimension": d, "n_samples": n} for row in found]
+            rows += [row for row in reached if row["q"] != rows[0]["q"]]
+        return [{**row, "dimension": d, "n_samples": n} for row in rows]
 
-    return options.collect(map(rows, students), len(students), "computing the errors")[0]
+    parts = (rows_of(student) for student in students)
+    return collect(parts, len(students), "computing the errors").rows
 
 
 COMMANDS = (curve, transitions, separability, ridge, asymptotics, plan)

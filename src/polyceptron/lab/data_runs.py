@@ -29,6 +29,7 @@ from polyceptron.data.sparse_checks import check_sparse
 from polyceptron.data.stored_designs import open_design, scaled
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_archive, check_readable, read_npy_header
+from polyceptron.fit.erm_classifier import ERMClassifier
 from polyceptron.message_passing.posterior_mean import AMPResult
 from polyceptron.numerics.averages import Average
 from polyceptron.problem import AnyTeacher, BayesOptimal
@@ -55,8 +56,9 @@ ENDINGS = (".npy", ".npz", ".zarr", ".parquet")
 
 
 def open_samples(path: str | Path) -> Any:
-    """X (n, d) of a file, as message passing and fits take it."""
-    place, ending = Path(path), Path(path).suffix
+    """Open the samples X (n, d) of a file, as message passing and fits take them."""
+    place = Path(path)
+    ending = place.suffix
     if ending not in ENDINGS:
         raise InvalidInput(
             f"cannot tell how to read {str(path)!r}: its name must end in {', '.join(ENDINGS)}"
@@ -77,7 +79,7 @@ def open_samples(path: str | Path) -> Any:
 
 
 def _open_sparse(path: Path) -> Any:
-    """A sparse matrix (n, d) whose indices all lie inside it."""
+    """Read a sparse matrix (n, d) whose indices all lie inside it."""
     types = check_archive(path, "samples")
     for name in _INDEX_ARRAYS:
         if name in types and types[name].kind not in "iu":  # scipy would round them
@@ -96,13 +98,17 @@ def _open_sparse(path: Path) -> Any:
 
 
 def _open_array(path: Path, what: str) -> Any:
+    """Map the array of a .npy file into memory; raise where the file is shorter than it says."""
     check_readable(path, what)
     try:
         with path.open("rb") as file:
             shape, dtype = read_npy_header(file)
             held = path.stat().st_size - file.tell()
-        rows, row = shape[0] if shape else 1, math.prod(shape[1:]) * dtype.itemsize
-        whole = held // max(row, 1)
+        rows = 1
+        if shape:
+            rows = shape[0]
+        bytes_of_row = math.prod(shape[1:]) * dtype.itemsize
+        whole = held // max(bytes_of_row, 1)
         if whole < rows and not dtype.hasobject:
             raise InvalidInput(
                 f"the {what} {str(path)!r} are cut short: of {rows} rows, {whole} to {rows - 1} "
@@ -116,21 +122,38 @@ def _open_array(path: Path, what: str) -> Any:
 
 
 def read_labels(path: Path) -> Any:
-    """Labels (n,), numbers or text, or an error message."""
+    """Read labels (n,), numbers or text, of a .npy file."""
     if path.suffix != ".npy":
         raise InvalidInput(f"labels must be in a .npy file, got {str(path)!r}")
     return label_values(np.array(_open_array(path, "labels")), name=_named(path))
 
 
 def _named(labels: Path) -> str:
+    """Return how a message names the file of the labels."""
     return f"the file of labels {str(labels)!r}"
 
 
 def fit_of_files(
     fit: Callable[..., Any], data: Path, labels: Path, *, standardise: bool, **more: Any
 ) -> dict[str, Any]:
-    """Message passing or a certified fit to files: weights (d, k), offset (k,), a report."""
-    y, classes = read_labels(labels), None
+    """Run message passing or a certified fit on files.
+
+    Parameters
+    ----------
+    fit : callable
+        Takes X, y and `more`; it returns an object with weights (d, k), a status and n_iter.
+    data, labels : path
+        The files of X (n, d) and y (n,).
+    standardise : bool
+        Centre and scale the features as they are read.
+
+    Returns
+    -------
+    dict
+        weights (d, k) and offset (k,) for the features as they are in the file, and a report.
+    """
+    y = read_labels(labels)
+    classes = None
     if y.dtype.kind in "Ub":
         classes, y = np.unique(class_labels(y, name=_named(labels)), return_inverse=True)
     design = open_design(open_samples(data))
@@ -147,8 +170,10 @@ def fit_of_files(
     found = fit(X, y, **more)
     weights = found.weights / scale[:, None]
     offset = -(shift @ weights) / math.sqrt(d)
-    passes = design.passes + (X.passes if X is not design else 0.0)
-    return {
+    passes = design.passes
+    if X is not design:
+        passes += X.passes
+    report = {
         "data": str(data),
         "labels": str(labels),
         "n_samples": n,
@@ -163,28 +188,39 @@ def fit_of_files(
         "version": VERSION,
         "weights": weights,
         "offset": offset.tolist(),
-        **({} if classes is None else {"classes": classes.tolist()}),
-        **{name: getattr(found, name) for name in _REPORTED if hasattr(found, name)},
     }
+    if classes is not None:
+        report["classes"] = classes.tolist()
+    for name in _REPORTED:
+        if hasattr(found, name):
+            report[name] = getattr(found, name)
+    return report
 
 
 def chosen_fit(
     X: Any, y: Any, loss: str, ridge: Any, *, standardise: bool, tol: float, source: str
 ) -> dict[str, Any]:
-    """The report of `fit_of_files`, with the names of classes and features; a ridge may be auto."""
-    from polyceptron.fit.erm_classifier import ERMClassifier
+    """Fit samples in memory; return the report of `fit_of_files` with names of classes, features.
 
-    scaling, begin = "standard" if standardise else "none", time.monotonic()
+    The ridge may be 'auto', chosen on held-out samples.
+    """
+    begin = time.monotonic()
+    scaling = "none"
+    if standardise:
+        scaling = "standard"
     model = ERMClassifier(loss, ridge, scaling=scaling, fit_intercept=standardise, tol=tol)
     weights, offset = model.fit(X, y)._class_weights
-    (d, k), n = weights.shape, len(y)
+    d, k = weights.shape
+    status = Status.TOLERANCE_NOT_MET
+    if math.isfinite(model.certificate_):
+        status = Status.OK
     return {
         "data": source,
-        "n_samples": n,
+        "n_samples": len(y),
         "dimension": d,
         "n_classes": k,
         "standardise": standardise,
-        "status": str(Status.OK if math.isfinite(model.certificate_) else Status.TOLERANCE_NOT_MET),
+        "status": str(status),
         "n_iter": model.n_iter_,
         "seconds": time.monotonic() - begin,
         "version": VERSION,
@@ -200,16 +236,18 @@ def chosen_fit(
 def run_many(
     teacher: AnyTeacher, alpha: float, dimension: int, *, runs: int, seed: int, **settings: Any
 ) -> list[tuple[Row, AMPResult]]:
-    """`runs` instances; instance i depends on the seed and i alone."""
+    """Run message passing on `runs` instances; instance i depends on the seed and i alone."""
     check_size(runs, "runs")
     seeds = [seed_of([check_seed(seed), i]) for i in range(runs)]
-    return [run_amp(teacher, alpha, dimension, one, **settings) for one in steps(seeds)]
+    return [
+        run_amp(teacher, alpha, dimension, seed_of_run, **settings) for seed_of_run in steps(seeds)
+    ]
 
 
 def amp_rows(
     teacher: AnyTeacher, alpha: float, dimension: int, *, runs: int, seed: int, **settings: Any
 ) -> list[Row]:
-    """A row for each run, then `average_instances` of them (source amp-summary), then theory's."""
+    """Return a row for each run, then their means (source amp-summary), then theory's row."""
     results = run_many(teacher, alpha, dimension, runs=runs, seed=seed, **settings)
     rows = [row for row, _ in results]
     (theory,) = curve_rows(teacher, BayesOptimal(), [alpha], branch=rows[0]["branch"])
@@ -222,7 +260,10 @@ def amp_rows(
 def trace_rows(
     teacher: AnyTeacher, alpha: float, dimension: int, *, runs: int, seed: int, **settings: Any
 ) -> list[Row]:
-    """One row for each iteration: the mean over the runs (a converged one stays) and theory's."""
+    """Return one row for each iteration: the mean over the runs, and theory's prediction.
+
+    A run that has converged counts with its last iteration from then on.
+    """
     results = run_many(teacher, alpha, dimension, runs=runs, seed=seed, **settings)
     traces = [result.trace for _, result in results]
     length = max(map(len, traces))

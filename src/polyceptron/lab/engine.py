@@ -183,6 +183,12 @@ class Progress:
     seconds: float = 0.0
     damaged: tuple[str, ...] = ()
 
+    def count(self, results: list[CaseResult], seconds: float) -> None:
+        """Take note of results that have arrived, so many seconds after the begin."""
+        self.computed += len(results)
+        self.failed += sum(1 for result in results if result.failed)
+        self.seconds = seconds
+
     @property
     def done(self) -> int:
         """Rows that are stored with a number."""
@@ -190,18 +196,24 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """At the rate of the rows computed so far; None before any is done."""
+        """The time left at the rate of the rows computed so far; None before any is done."""
         if self.computed == 0:
             return None
         left = self.rows - self.already - self.computed
         return self.seconds * left / self.computed
 
     def __str__(self) -> str:
-        left, rate = self.seconds_left, self.computed / self.seconds if self.seconds > 0 else 0.0
-        share = f"{100 * self.done / self.rows:.0f} %, {self.done} of {self.rows} rows"
-        parts = [share, f"{rate:.3g} rows/s"]
-        parts += [] if left is None else [f"about {describe_seconds(left)} left"]
-        parts += [f"{self.failed} failed"] if self.failed else []
+        rate = 0.0
+        if self.seconds > 0:
+            rate = self.computed / self.seconds
+        parts = [
+            f"{100 * self.done / self.rows:.0f} %, {self.done} of {self.rows} rows",
+            f"{rate:.3g} rows/s",
+        ]
+        if self.seconds_left is not None:
+            parts.append(f"about {describe_seconds(self.seconds_left)} left")
+        if self.failed:
+            parts.append(f"{self.failed} failed")
         return f"{self.name}: {', '.join(parts)}"
 
 
@@ -210,12 +222,22 @@ Listener = Callable[[Progress], object]
 
 @contextmanager
 def shown(progress: bool | Listener, name: str) -> Iterator[Listener]:
-    """What is to be told of progress: a line on standard error, the listener given, or nobody."""
-    if progress is True:
+    """Yield a function that takes the progress: it shows a line, or is the listener given.
+
+    Parameters
+    ----------
+    progress : bool or callable
+        True for a line on standard error, False for nothing, or who listens.
+    name : str
+        Stands in the line before anything is done.
+    """
+    if callable(progress):
+        yield progress
+    elif progress:
         with waiting(name) as show:
             yield lambda now: show(str(now))
     else:
-        yield progress or bool
+        yield lambda now: None
 
 
 CONNECT_SECONDS = 10.0

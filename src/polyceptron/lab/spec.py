@@ -22,13 +22,26 @@ from typing import Annotated, Any, Literal, Self, get_args
 import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
-from polyceptron import problem as md
 from polyceptron.checks import MAX_CLASSES, check_ridge
 from polyceptron.display import cut_text
 from polyceptron.errors import InvalidInput
 from polyceptron.files import read_text
 from polyceptron.lab.tasks import grid_strengths
 from polyceptron.number_lists import parse_numbers
+from polyceptron.problem import (
+    ERM,
+    ESTIMATORS,
+    Estimator,
+    Population,
+    Prior,
+    as_channel,
+    as_penalty,
+    as_prior,
+    as_spectrum,
+    make_estimator,
+    make_population,
+    make_teacher,
+)
 from polyceptron.students.bayes import REACHED
 
 MAX_ROWS = 50_000_000  # of a grid, if every list were combined with every other
@@ -36,51 +49,60 @@ MAX_WHOLE = 2**53  # an integer that every column and file keeps exactly
 
 
 def _as_list(value: Any) -> Any:
-    """One value stands for a list of one."""
-    return list(value) if isinstance(value, list | tuple) else [value]
+    """Return the value as a list; one value stands for a list of one."""
+    if isinstance(value, list | tuple):
+        return list(value)
+    return [value]
 
 
 def _as_range(value: Any) -> Any:
-    """A list of numbers, one number, or a range 'start:stop:count'; or the word 'optimal'."""
-    ranged = isinstance(value, str) and value != "optimal"
-    return parse_numbers(value, "a range") if ranged else _as_list(value)
+    """Return a list of numbers, one number, the word 'optimal', or a range in text, as a list."""
+    if isinstance(value, str) and value != "optimal":
+        return parse_numbers(value, "a range")
+    return _as_list(value)
 
 
 def _named(read: Callable[[Any], Any]) -> AfterValidator:
-    """What `read` reads, as text that reads back to the same to the last bit."""
+    """Validate a name with `read`, and keep the name under which it reads back to the same."""
     return AfterValidator(lambda value: read(value).name)
 
 
-def _prior(value: Any) -> Any:
+def _prior(value: Any) -> Prior:
+    """Return the prior of a name, or of a table with values and probabilities."""
     if isinstance(value, dict):
         if set(value) != {"values", "probabilities"}:
             raise ValueError("a prior table has exactly the keys values and probabilities")
         value = (value["values"], value["probabilities"])
     try:
-        return md.as_prior(value)
+        return as_prior(value)
     except OverflowError:
         raise ValueError("a value or probability of the prior is too large") from None
 
 
-def _estimator(value: Any) -> Any:
-    if not md.ESTIMATORS.knows(value):
-        raise ValueError(f"should be one of the estimators {md.ESTIMATORS.help}")
-    return md.make_estimator(value)
+def _estimator(value: Any) -> Estimator:
+    """Return the estimator of a name."""
+    if not ESTIMATORS.knows(value):
+        raise ValueError(f"should be one of the estimators {ESTIMATORS.help}")
+    return make_estimator(value)
 
 
 def _ridge(value: Any) -> float | str:
+    """Return a ridge: a number of 0 or more, or 'optimal'."""
     if isinstance(value, str) and value != "optimal":
         raise ValueError("should be a number of 0 or more, or 'optimal'")
     return check_ridge(value, optimal=True)
 
 
 def _class_weight(value: Any) -> str:
-    """Class weights as their text; 'none' for weights of 1."""
-    weights = None if value == "none" else value
-    return str(md.ERM(class_weight=weights).columns.get("class_weight", "none"))
+    """Return class weights as their text; 'none' for weights of 1."""
+    weights = value
+    if value == "none":
+        weights = None
+    return str(ERM(class_weight=weights).columns.get("class_weight", "none"))
 
 
-_LIST, _RANGED = BeforeValidator(_as_list), BeforeValidator(_as_range)
+_LIST = BeforeValidator(_as_list)
+_RANGED = BeforeValidator(_as_range)
 _SOME = Field(min_length=1)
 Tolerance = Annotated[float, Field(gt=0, lt=1)]
 
@@ -140,10 +162,12 @@ class PopulationTable(_Table):
         self.made()
         return self
 
-    def made(self, **more: Any) -> md.Population:
-        """The population; `more` are its prior, noise and features."""
+    def made(self, **of_teacher: Any) -> Population:
+        """Return the population; a mixture has no prior, noise and features `of_teacher`."""
         given = self.model_dump(exclude_none=True)
-        return md.make_population(**given, **({} if self.model == "mixture" else more))
+        if self.model == "mixture":
+            return make_population(**given)
+        return make_population(**given, **of_teacher)
 
 
 class SweepGrid(_Table):
@@ -152,12 +176,12 @@ class SweepGrid(_Table):
     model: Annotated[list[Literal["argmax", "perceptron"]], _LIST, _SOME] = ["argmax"]
     classes: Annotated[list[Annotated[int, Field(ge=2, le=MAX_CLASSES)]], _LIST, _SOME] = [3]
     prior: Annotated[list[Annotated[Any, _named(_prior)]], _LIST, _SOME] = ["gaussian"]
-    noise: Annotated[list[Annotated[Any, _named(md.as_channel)]], _LIST, _SOME] = ["none"]
-    features: Annotated[list[Annotated[Any, _named(md.as_spectrum)]], _LIST, _SOME] = ["isotropic"]
+    noise: Annotated[list[Annotated[Any, _named(as_channel)]], _LIST, _SOME] = ["none"]
+    features: Annotated[list[Annotated[Any, _named(as_spectrum)]], _LIST, _SOME] = ["isotropic"]
     sources: Annotated[list[Literal["theory", "amp", "erm"]], _LIST, _SOME]
     estimators: Annotated[list[Annotated[Any, _named(_estimator)]], _LIST, _SOME] = ["bayes"]
     ridge: Annotated[list[Annotated[Any, AfterValidator(_ridge)]], _RANGED] = []
-    penalty: Annotated[list[Annotated[Any, _named(md.as_penalty)]], _LIST] = []
+    penalty: Annotated[list[Annotated[Any, _named(as_penalty)]], _LIST] = []
     intercept: bool = False
     class_weight: Annotated[list[Annotated[Any, AfterValidator(_class_weight)]], _LIST] = []
     alpha: Annotated[list[Annotated[float, Field(gt=0, allow_inf_nan=False)]], _RANGED, _SOME]
@@ -170,56 +194,76 @@ class SweepGrid(_Table):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _fill(cls, values: Any) -> Any:
-        """Classes and prior that are not given are those of the model, as everywhere."""
-        model = values.get("model", "argmax") if isinstance(values, dict) else None
-        if model in ("perceptron", ["perceptron"]):
-            own = md.make_teacher("perceptron")
-            return {"classes": own.n_classes, "prior": own.prior.name, **values}
-        return values
+        """Give a grid of perceptrons their own classes and prior, unless it has others."""
+        if not isinstance(values, dict):
+            return values
+        if values.get("model") not in ("perceptron", ["perceptron"]):
+            return values
+        perceptron = make_teacher("perceptron")
+        return {"classes": perceptron.n_classes, "prior": perceptron.prior.name, **values}
 
     @pydantic.field_validator("*")
     @classmethod
     def _check_repeats(cls, value: Any) -> Any:
-        counts = Counter(value if isinstance(value, list) else ()).items()
-        repeated = sorted(str(one) for one, count in counts if count > 1)
+        """Raise where a list has a value twice."""
+        if not isinstance(value, list):
+            return value
+        repeated = sorted(str(item) for item, count in Counter(value).items() if count > 1)
         if repeated:
-            shown = ", ".join(repeated[:5]) + (", ..." if len(repeated) > 5 else "")
+            shown = ", ".join(repeated[:5])
+            if len(repeated) > 5:
+                shown += ", ..."
             raise ValueError(f"every value may stand only once, repeated: {shown}")
         return value
 
     @pydantic.model_validator(mode="after")
     def _check_combination(self) -> Self:
-        listed = {md.make_estimator(name).source for name in self.estimators}
-        for source in {"amp", "erm"} & set(self.sources) - listed:
-            known = [n for n in md.ESTIMATORS.choices if md.make_estimator(n).source == source]
+        """Raise where lists that are right by themselves do not go together."""
+        self._check_sources()
+        for name in self.estimators:
+            for strength in grid_strengths(self, name):
+                make_estimator(name, **strength)  # raises where a loss has no meaning at ridge 0
+        if "perceptron" in self.model and self.classes != [2]:
+            raise ValueError(f"the model 'perceptron' has classes = [2], got {self.classes}")
+        for n_classes, noise, features in product(self.classes, self.noise, self.features):
+            # Raises where labels are too random, or such features do not go with the noise.
+            make_teacher("argmax", n_classes, "gaussian", noise, features)
+        if self.dimension:
+            self._check_sample_sizes()
+        return self
+
+    def _check_sources(self) -> None:
+        """Raise unless each simulated source has an estimator and a dimension."""
+        simulated = {"amp", "erm"} & set(self.sources)
+        sources_of_estimators = {make_estimator(name).source for name in self.estimators}
+        for source in simulated - sources_of_estimators:
+            known = [n for n in ESTIMATORS.choices if make_estimator(n).source == source]
             raise ValueError(
                 f"the source {source!r} computes one of the estimators {', '.join(known)}, and "
                 "none of them is listed"
             )
-        for name in self.estimators:
-            for strength in grid_strengths(self, name):
-                md.make_estimator(name, **strength)  # a loss may give a ridge of 0 no meaning
-        if {"amp", "erm"} & set(self.sources) and not self.dimension:
+        if simulated and not self.dimension:
             raise ValueError("the sources 'amp' and 'erm' need dimension = [...]")
-        if "perceptron" in self.model and self.classes != [2]:
-            raise ValueError(f"the model 'perceptron' has classes = [2], got {self.classes}")
-        for n_classes, noise, features in product(self.classes, self.noise, self.features):
-            # Labels may be too random, or the noise one that such features do not go with.
-            md.make_teacher("argmax", n_classes, "gaussian", noise, features)
-        if self.dimension:
-            if max(self.alpha) * max(self.dimension) > MAX_WHOLE:
-                raise ValueError(f"alpha = {max(self.alpha):g} is too much in these dimensions")
-            least, smallest = min(self.alpha), min(self.dimension)
-            if round(least * smallest) < 1:
-                raise ValueError(f"alpha = {least:g} in dimension {smallest} is no sample at all")
-        return self
+
+    def _check_sample_sizes(self) -> None:
+        """Raise unless n = αd is a whole number of 1 or more that every column keeps exactly."""
+        if max(self.alpha) * max(self.dimension) > MAX_WHOLE:
+            raise ValueError(f"alpha = {max(self.alpha):g} is too much in these dimensions")
+        if round(min(self.alpha) * min(self.dimension)) < 1:
+            least = f"alpha = {min(self.alpha):g} in dimension {min(self.dimension)}"
+            raise ValueError(f"{least} is no sample at all")
 
     @property
     def branches(self) -> list[str]:
-        """Of the theory of 'bayes': those asked for, or else those that message passing reaches."""
+        """The branches of the theory of 'bayes': those asked for, or the one of largest entropy.
+
+        Beside message passing it is the branch that this reaches from its start.
+        """
         if self.branch:
             return list(self.branch)
-        return [REACHED[start] for start in self.start] if "amp" in self.sources else ["optimal"]
+        if "amp" in self.sources:
+            return [REACHED[start] for start in self.start]
+        return ["optimal"]
 
 
 class SweepSpec(_Table):
@@ -233,13 +277,15 @@ class SweepSpec(_Table):
     grid: Annotated[list[SweepGrid], Field(min_length=1)]
 
     @pydantic.model_validator(mode="after")
-    def _check_size(self) -> Self:
-        for grid in self.grid if self.population is not None else ():
-            if {"model", "classes"} & grid.model_fields_set:
+    def _check_grids(self) -> Self:
+        """Raise where a grid describes the population again, or is too large."""
+        for grid in self.grid:
+            if self.population is not None and {"model", "classes"} & grid.model_fields_set:
                 raise ValueError("model and classes stand in [population], not in [[grid]]")
         for grid in self.grid:
-            lists = (v for _, v in grid if isinstance(v, list) and v)
-            total = math.prod(map(len, lists), start=grid.instances if grid.dimension else 1)
+            total = math.prod(len(value) for _, value in grid if isinstance(value, list) and value)
+            if grid.dimension:
+                total *= grid.instances
             if total > MAX_ROWS:
                 raise ValueError(
                     f"a grid has {total:,} combinations; it may have up to {MAX_ROWS:,}"
@@ -305,46 +351,85 @@ def parse_spec(text: str, name: str = "sweep") -> SweepSpec:
         raise InvalidInput("\n".join(mistakes)) from None
 
 
-MAX_SHOWN = 80  # characters of a wrong value that is quoted
-MAX_MISTAKES = 20
+MAX_MISTAKES = 20  # of one file that are listed
+MAX_SHOWN = 80  # characters of a wrong value, or of its place, that are quoted
+MAX_SENTENCE = 400  # characters of the sentence about one mistake
 
 
 def _describe(item: Any, text: str, name: str) -> str:
-    """The line for one mistake in a file of this name."""
-    path, model = tuple(item["loc"]), SweepSpec
+    """Return the line for one mistake (`ErrorDetails` of pydantic) in a file of this name."""
+    path = tuple(item["loc"])
+    place = ""
     line = field_line(text, path)
-    field = "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path)
-    what = str(item["msg"]).removeprefix("Value error, ")
+    if line is not None:
+        place += f", line {line}"
+    if path:
+        place += f", {_field_name(path)}"
+    return f"{name}{cut_text(place, MAX_SHOWN)}: {cut_text(_what_is_wrong(item), MAX_SENTENCE)}"
+
+
+def _field_name(path: Sequence[str | int]) -> str:
+    """Return the field as people write it, 'grid[1].alpha[2]', counted from 1."""
+    name = ""
+    for part in path:
+        if isinstance(part, int):
+            name += f"[{part + 1}]"
+        else:
+            name += f".{part}"
+    return name.lstrip(".")
+
+
+def _what_is_wrong(item: Any) -> str:
+    """Return the sentence about a mistake: what is allowed, and what was given."""
     if item["type"] == "extra_forbidden":
-        if len(path) > 1:  # into a table, or one of a list of tables
-            annotation: Any = model.model_fields[str(path[0])].annotation
-            model = next(iter(get_args(annotation)), annotation)
-        what = f"unknown field; allowed are {', '.join(model.model_fields)}"
-    elif item["type"] == "missing":
-        what = "this field is required"
-    elif not isinstance(item["input"], dict) and "got" not in what:
-        try:
-            given = cut_text(repr(item["input"]), MAX_SHOWN)
-        except (ValueError, RecursionError):  # an integer of thousands of digits, lists in lists
-            given = "a value too long to show"
-        what = f"{what[:1].lower()}{what[1:]}, got {given}"
-    place = f", line {line}" if line else ""
-    where = cut_text(f"{place}{', ' if field else ''}{field.lstrip('.')}", MAX_SHOWN)
-    return f"{name}{where}: {cut_text(what, 400)}"
+        return f"unknown field; allowed are {', '.join(_fields_beside(item['loc']))}"
+    if item["type"] == "missing":
+        return "this field is required"
+    sentence = str(item["msg"]).removeprefix("Value error, ")
+    if isinstance(item["input"], dict) or "got" in sentence:
+        return sentence
+    try:
+        given = cut_text(repr(item["input"]), MAX_SHOWN)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, lists in lists
+        given = "a value too long to show"
+    return f"{sentence[:1].lower()}{sentence[1:]}, got {given}"
+
+
+def _fields_beside(path: Sequence[str | int]) -> list[str]:
+    """Return the fields that are allowed where an unknown one stands."""
+    if len(path) == 1:
+        return list(SweepSpec.model_fields)
+    annotation: Any = SweepSpec.model_fields[str(path[0])].annotation
+    table = next(iter(get_args(annotation)), annotation)  # of a list of tables, or of an optional
+    return list(table.model_fields)
 
 
 def field_line(text: str, path: Sequence[str | int]) -> int | None:
-    """The line (from 1) where a field of a TOML text is set, or else where its table begins."""
+    """Return the line (from 1) where a field of a TOML text is set, or where its table begins.
+
+    Parameters
+    ----------
+    text : str
+        The file.
+    path : sequence of str and int
+        The table, its place (from 0) if it is one of several, and the field: ("grid", 1, "alpha").
+    """
     table, place, field = [*path, "", "", ""][:3]
-    if isinstance(place, str):
-        place, field = 0, place
-    lines, word = text.splitlines(), re.escape(str(table))
-    own = re.compile(rf"\s*(\[+\s*{word}\s*\]|{word}\s*=)")
-    begins = [number for number, line in enumerate(lines) if own.match(line)][place:]
-    inside = re.compile(rf"""\s*["']?{re.escape(str(field))}["']?\s*=""")
-    for number in range(begins[0] + 1, len(lines)) if begins else ():
-        if re.match(r"\s*\[+\s*[A-Za-z]", lines[number]):  # another table
+    if isinstance(place, str):  # the only table of its name
+        field = place
+        place = 0
+    lines = text.splitlines()
+    word = re.escape(str(table))
+    begins_table = re.compile(rf"\s*(\[+\s*{word}\s*\]|{word}\s*=)")
+    begins_any_table = re.compile(r"\s*\[+\s*[A-Za-z]")
+    sets_field = re.compile(rf"""\s*["']?{re.escape(str(field))}["']?\s*=""")
+    begins = [number for number, line in enumerate(lines) if begins_table.match(line)]
+    if place >= len(begins):
+        return None
+    begin = begins[place]
+    for number in range(begin + 1, len(lines)):
+        if begins_any_table.match(lines[number]):
             break
-        if inside.match(lines[number]):
+        if sets_field.match(lines[number]):
             return number + 1
-    return begins[0] + 1 if begins else None
+    return begin + 1

@@ -20,10 +20,14 @@ from typing import Any
 from polyceptron.errors import InvalidInput
 from polyceptron.lab import engine as engines
 from polyceptron.lab import tasks
+from polyceptron.lab.members import with_members
 from polyceptron.lab.spec import SweepSpec, load_spec
 from polyceptron.store import Store, locked_store
 
 MAX_WORKERS = 1024
+SECONDS_BETWEEN_LOOKS = 0.2  # at whether the user asked to stop
+TASKS_OF_ONE_QUERY = 64  # of which the store is asked at once whether they are done
+MAX_BYTES_CHECKED = 2**28  # of a store at the start; a larger one would take many seconds
 
 
 class SweepStopped(KeyboardInterrupt):
@@ -31,7 +35,8 @@ class SweepStopped(KeyboardInterrupt):
 
     def __init__(self, report: engines.Progress, signal_number: int) -> None:
         super().__init__("stopped")
-        self.report, self.signal_number = report, signal_number
+        self.report = report
+        self.signal_number = signal_number
 
 
 def run_sweep(
@@ -76,7 +81,8 @@ def run_sweep(
     >>> report.computed, report.failed
     (2, 0)
     """
-    spec = spec if isinstance(spec, SweepSpec) else load_spec(spec)
+    if not isinstance(spec, SweepSpec):
+        spec = load_spec(spec)
     if workers is not None and cluster is not None:
         raise InvalidInput("give either workers or a cluster, not both")
     if workers is not None and (isinstance(workers, bool) or not 1 <= workers <= MAX_WORKERS):
@@ -84,22 +90,20 @@ def run_sweep(
     with ExitStack() as stack:
         path = stack.enter_context(locked_store(store_path))
         store = stack.enter_context(Store(path))
-        if path.stat().st_size < 2**28:  # of a larger one it takes longer than a start should
+        if path.stat().st_size < MAX_BYTES_CHECKED:
             store.check()
         plan = make_plan(spec, store)
         now = engines.Progress(spec.sweep.name, plan.rows, plan.stored, damaged=tuple(plan.damaged))
         tell = stack.enter_context(engines.shown(progress, spec.sweep.name))
         stop = stack.enter_context(_stop_requests())
-        start = time.monotonic()
         if plan.to_do:
             engine = _make_engine(workers, cluster, min(plan.tasks_to_do, MAX_WORKERS), runner)
             stack.callback(engine.close)
+            begin = time.monotonic()
             for results in _run(spec, store, engine, stop):
                 if results:
                     store.add(results)
-                now.computed += len(results)
-                now.failed += sum(result.failed for result in results)
-                now.seconds = time.monotonic() - start
+                now.count(results, time.monotonic() - begin)
                 tell(now)
         if stop:
             raise SweepStopped(now, stop[0])
@@ -107,8 +111,9 @@ def run_sweep(
 
 
 def sweep_rows(spec: SweepSpec | str | Path, store_path: str | Path) -> list[dict[str, Any]]:
-    """The stored rows of a sweep, in the order of its grid; rows not computed yet are left out."""
-    spec = spec if isinstance(spec, SweepSpec) else load_spec(spec)
+    """Return the stored rows of a sweep, in the order of its grid; others are left out."""
+    if not isinstance(spec, SweepSpec):
+        spec = load_spec(spec)
     with Store(store_path) as store:
         return list(store.rows(tasks.sweep_keys(spec)))
 
@@ -123,7 +128,10 @@ def _run(
         while engine.free > 0 and task and not stop:  # the first also asks whether it is there
             engine.submit(task)
             task = next(pending, None)
-        yield engine.finished(0.2) if engine.busy else []
+        if engine.busy:
+            yield engine.finished(SECONDS_BETWEEN_LOOKS)
+        else:
+            yield []
     if engine.busy:  # stopped: keep what is ready
         yield engine.finished(0)
 
@@ -131,7 +139,7 @@ def _run(
 def _make_engine(
     workers: int | None, cluster: str | None, most: int, runner: tasks.Runner
 ) -> engines.LocalEngine | engines.DaskEngine:
-    runner = tasks.with_members(runner)
+    runner = with_members(runner)
     if cluster is not None:
         return engines.DaskEngine(cluster, runner)
     import joblib
@@ -202,13 +210,24 @@ def make_plan(spec: SweepSpec, store: Store | None = None) -> SweepPlan:
 
 
 def missing_cases(spec: SweepSpec, store: Store | None) -> Iterator[tuple[tasks.Task, set[str]]]:
-    """Every task with its keys that have no result; a row of two grids is in the first alone."""
-    pending, seen = tasks.expand(spec), set[str]()
-    while batch := list(islice(pending, 64)):
-        done = set() if store is None else store.done([key for task in batch for key in task.keys])
+    """Yield every task with its keys that have no result; a row of two grids is in the first."""
+    new_tasks = _without_repeats(spec)
+    while batch := list(islice(new_tasks, TASKS_OF_ONE_QUERY)):
+        done: set[str] = set()
+        if store is not None:
+            done = store.done([key for task in batch for key in task.keys])
         for task in batch:
-            if len(spec.grid) > 1:  # one grid repeats nothing
-                task = task.only(set(task.keys) - seen)
-                seen.update(task.keys)
-            if task.cases:
-                yield task, set(task.keys) - done
+            yield task, set(task.keys) - done
+
+
+def _without_repeats(spec: SweepSpec) -> Iterator[tasks.Task]:
+    """Yield the tasks of a sweep, without cases that an earlier grid has."""
+    if len(spec.grid) == 1:  # it repeats nothing
+        yield from tasks.expand(spec)
+        return
+    seen: set[str] = set()
+    for task in tasks.expand(spec):
+        new = task.only(set(task.keys) - seen)
+        seen.update(new.keys)
+        if new.cases:
+            yield new

@@ -8,7 +8,7 @@ from scipy.special import ndtr
 from typer.testing import CliRunner
 
 from polyceptron.cli import app
-from polyceptron.cli.options import Output
+from polyceptron.cli.output import Output
 from polyceptron.errors import InvalidInput
 from polyceptron.questions.drawn_curve import bends
 
@@ -43,12 +43,14 @@ def test_ridge_marks_the_optimum_of_another_target(target, column):
 
 
 def test_ridges_of_rules_that_minimise_no_loss_and_a_line_without_corners(monkeypatch, tmp_path):
-    found, drawn, draw, picture = {}, [], Output.draw, tmp_path / "ridge.svg"
+    found, drawn, draw, picture = {}, [], Output.draw_ridges, tmp_path / "ridge.svg"
     for name in ("lda", "square"):  # which are one rule where classes are alike
         found[name] = rows("ridge", "-a", "2", "-e", name, "--ridge", "0.1,1")
     lda, square = ([row["generalisation_error"] for row in found[n]] for n in ("lda", "square"))
     assert lda == pytest.approx(square, abs=1e-9)
-    monkeypatch.setattr(Output, "draw", lambda *told: draw(*told) or drawn.extend(told[2]))
+    monkeypatch.setattr(
+        Output, "draw_ridges", lambda output, rows: draw(output, rows) or drawn.extend(rows)
+    )
     options = ("--ridge", "0,0.1,1", "--plot", str(picture))
     plotted = rows("ridge", "-a", "2", "-e", "square", *options)
     assert picture.stat().st_size > 1000

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import polyceptron as pc
 from polyceptron import progress
 from polyceptron.cli import app
-from polyceptron.cli.options import describe_teacher, print_table
+from polyceptron.cli.tables import describe_teacher, print_table
 from polyceptron.errors import InvalidInput
 from polyceptron.lab.spec import parse_spec
 from polyceptron.lab.sweep import run_sweep
