@@ -55,8 +55,9 @@ from polyceptron.sides.fields.points import boundary_points
 from polyceptron.sides.generalisation import error_at_tau, error_on_labels, error_slope
 from polyceptron.sides.scores import FieldsDistribution, population_scores
 from polyceptron.solve.minimise import Minimum, Place, Trial, check_minimum, minimise
-from polyceptron.theory.erm.coarse_root import Root, newton
-from polyceptron.theory.erm.fixed_point import erm_fixed_point, erm_rows
+from polyceptron.solve.root import Root, newton
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.theory.erm.rows import erm_rows
 
 _LEVELS = (0, 1, 3, 5)  # of the points
 _STEP = 1e-3  # of a numerical derivative in θ
