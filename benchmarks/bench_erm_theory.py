@@ -10,8 +10,9 @@ import numpy as np
 
 from polyceptron.problem import ERM, Teacher
 from polyceptron.sides.generalisation import error_at_tau, generalisation_error
-from polyceptron.theory.erm.equations import ErmFixedPoint
-from polyceptron.theory.erm.fixed_point import erm_fixed_point, erm_rows
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.theory.erm.point import ErmFixedPoint
+from polyceptron.theory.erm.rows import erm_rows
 from rival_erm_theory import rival_fixed_point
 
 

@@ -38,8 +38,8 @@ from polyceptron.students import student_of
 from polyceptron.theory.bayes.channel_table import channel_table
 from polyceptron.theory.bayes.fixed_points import FixedPoint, fixed_points
 from polyceptron.theory.bayes.transitions import transitions
-from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.theory.erm.point import ErmFixedPoint
 from polyceptron.theory.separability import separability
 
 

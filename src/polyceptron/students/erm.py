@@ -20,7 +20,8 @@ from polyceptron.rows import Row, make_row
 from polyceptron.sides.scores import population_scores
 from polyceptron.students.base import Student, StudentOrder
 from polyceptron.students.measuring import measured, n_samples, weights_law
-from polyceptron.theory.erm.fixed_point import erm_fixed_point, erm_parts, erm_rows, student_order
+from polyceptron.theory.erm.fixed_point import erm_fixed_point, student_order
+from polyceptron.theory.erm.rows import erm_parts, erm_rows
 from polyceptron.theory.separability import separable_up_to
 
 

@@ -10,7 +10,7 @@ from polyceptron.problem import ERM, AnyTeacher
 from polyceptron.problem.populations import check_teacher
 from polyceptron.problem.specs.rules import DiscriminantAnalysis
 from polyceptron.rows import Row
-from polyceptron.theory.erm.fixed_point import erm_rows
+from polyceptron.theory.erm.rows import erm_rows
 
 
 def lda_rows(

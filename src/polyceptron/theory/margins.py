@@ -30,8 +30,8 @@ from polyceptron.sides.fields.points import boundary_points
 from polyceptron.sides.generalisation import margin_density, margin_exceeds
 from polyceptron.sides.matrix.loop import unpack
 from polyceptron.sides.scalar import Problem, erm_sides
-from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.theory.erm.point import ErmFixedPoint
 from polyceptron.theory.erm.unequal_classes import PopulationPoint, matrix_problem
 from polyceptron.theory.matrix_margins import matrix_margins, shared
 from polyceptron.theory.separability import loss_at_ridge

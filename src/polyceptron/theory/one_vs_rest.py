@@ -52,8 +52,9 @@ from polyceptron.rows import Row, Status, make_row
 from polyceptron.sides.fields.points import boundary_points
 from polyceptron.sides.generalisation import error_at_tau, error_on_labels, error_slope
 from polyceptron.solve.minimise import Minimum, Place, Trial, check_minimum, minimise
-from polyceptron.theory.erm.coarse_root import Root, newton
-from polyceptron.theory.erm.fixed_point import erm_fixed_point, erm_rows
+from polyceptron.solve.root import Root, newton
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.theory.erm.rows import erm_rows
 
 # Levels of the points on which a solution is refined, from few points to many.
 LEVELS = (0, 1, 3, 5)

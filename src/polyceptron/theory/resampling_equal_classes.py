@@ -36,8 +36,8 @@ from polyceptron.sides.fields.integrand import Averages, Averaging
 from polyceptron.sides.generalisation import error_on_labels, error_slope, generalisation_error
 from polyceptron.sides.matrix.fields import MatrixOrder, MatrixProblem
 from polyceptron.sides.scalar import FieldsSide, Problem, erm_sides
-from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
+from polyceptron.theory.erm.point import ErmFixedPoint
 from polyceptron.theory.resampling_pairs import pair_hats
 
 Counts = tuple[tuple[float, float], ...]

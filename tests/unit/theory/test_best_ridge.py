@@ -11,7 +11,7 @@ import polyceptron as pc
 from polyceptron.numerics.special import boundary_density
 from polyceptron.problem import OneVsRest
 from polyceptron.students import student_of
-from polyceptron.theory.erm.fixed_point import erm_parts
+from polyceptron.theory.erm.rows import erm_parts
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,8 @@ from polyceptron.questions.curve_rows import curve_rows
 from polyceptron.questions.ridge import optimal_ridge, ridge_parts
 from polyceptron.rows import Status
 from polyceptron.theory.dynamics import erm_state_evolution
-from polyceptron.theory.erm.fixed_point import erm_fixed_point, erm_rows
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.theory.erm.rows import erm_rows
 from polyceptron.theory.erm.square_closed_form import best_square_ridge
 from polyceptron.theory.margins import margin_law
 

@@ -22,8 +22,8 @@ from polyceptron.sides.fields.mode_series import fourier_modes
 from polyceptron.sides.fields.points import Points
 from polyceptron.sides.fields.sums import Sums
 from polyceptron.sides.scalar import erm_sides
+from polyceptron.solve.root import Root, jacobian_at
 from polyceptron.theory.dynamics import erm_state_evolution
-from polyceptron.theory.erm.coarse_root import Root, jacobian_at
 from polyceptron.theory.erm.equations import equations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
 from polyceptron.theory.erm.refinement import _smooth_levels
@@ -154,7 +154,7 @@ def test_a_root_of_a_coarse_level_alone_is_left_behind():
     """Many data, hardly a ridge: coarse nodes have their root elsewhere; points are the judge."""
     teacher = Teacher(6, features="power:1.35:50")
     found = erm_fixed_point(teacher, ERM("cross-entropy", 1e-5), 174.0)
-    problem = erm_sides(teacher, CrossEntropy(), 1e-5, 174.0).at(by_points=True)
+    problem = erm_sides(teacher, CrossEntropy(), 1e-5, 174.0).by_points()
     judge = solve(problem, 1e-5, np.log([found.tau, found.q, found.V]))
     assert judge.status == found.status == "ok"
     gap = abs(found.generalisation_error - judge.generalisation_error)
@@ -168,5 +168,5 @@ def test_two_levels_that_miss_the_same_samples_are_not_believed():
     residual = system.on(system.placed(0, theta))
     value = residual(theta)
     root = Root(theta, value, jacobian_at(residual, theta, value), True)
-    found = next(_smooth_levels(system, root, 1e-4))
+    found = next(_smooth_levels(system, root))
     assert abs(found.error - 0.012716) < found.uncertainty

@@ -9,7 +9,7 @@ import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.questions.curve_rows import curve_rows
 from polyceptron.questions.plan import first_crossing, plan
-from polyceptron.theory.erm.fixed_point import erm_rows
+from polyceptron.theory.erm.rows import erm_rows
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,10 @@ def test_a_target_beyond_reach_says_how_far_one_gets():
 
 
 def test_a_plan_of_unequal_classes_asks_for_few_digits_on_the_way(monkeypatch):
-    from polyceptron.theory.erm import fixed_point
+    from polyceptron.theory.erm import rows
 
-    asked, solve = [], fixed_point.erm_fixed_point
-    monkeypatch.setattr(fixed_point, "erm_fixed_point", lambda *a: asked.append(a[3]) or solve(*a))
+    asked, solve = [], rows.erm_fixed_point
+    monkeypatch.setattr(rows, "erm_fixed_point", lambda *a: asked.append(a[3]) or solve(*a))
     rare = pc.Mixture((0.9, 0.1), separation=2.0)
     found = plan(rare, 0.09, pc.ERM("cross-entropy", 0.1, intercept=True))
     assert found.row["generalisation_error"] == pytest.approx(0.09, rel=2e-4)

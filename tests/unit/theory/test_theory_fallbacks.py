@@ -9,8 +9,9 @@ from polyceptron.errors import InvalidInput
 from polyceptron.numerics import thread_count
 from polyceptron.problem import ERM, CrossEntropy, MaxMargin, Teacher
 from polyceptron.sides.scalar import erm_sides
+from polyceptron.solve.root import Root, newton
 from polyceptron.theory.dynamics import state_evolution
-from polyceptron.theory.erm.coarse_root import Root, coarse_root, continuation, newton
+from polyceptron.theory.erm.coarse_root import coarse_root, continuation
 from polyceptron.theory.erm.equations import equations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 

@@ -50,7 +50,7 @@ def test_isotropic_equations(k, ridge, alpha, noise):
 
 def test_scale_free_equations():
     problem = erm_sides(pc.Teacher(2), MaxMargin(), 1.0, 0.5)  # λ = 1 sets the scale of V
-    law, point = plain(problem), solve(problem.at(ridge=0.0), 1e-9)
+    law, point = plain(problem), solve(problem.at_ridge(0.0), 1e-9)
     for name in ("tau", "q", "V"):
         assert getattr(point, name) == pytest.approx(getattr(law, name), rel=1e-5)
 
@@ -94,7 +94,7 @@ def test_correlated_features_end_where_the_plain_loop_does(loss):
 @pytest.mark.parametrize("alpha", [0.3, 2.0])
 def test_max_margin_with_correlated_features_ends_where_the_plain_loop_does(alpha):
     problem = erm_sides(pc.Teacher(2, features=TWO_LEVELS), MaxMargin(), 1.0, alpha)
-    law, point = plain(problem), solve(problem.at(ridge=0.0), 1e-9)
+    law, point = plain(problem), solve(problem.at_ridge(0.0), 1e-9)
     for name in ("tau", "q", "V"):
         assert getattr(point, name) == pytest.approx(getattr(law, name), rel=1e-5)
 

@@ -25,8 +25,10 @@ from polyceptron.rows import Status
 from polyceptron.sides.generalisation import error_slope
 from polyceptron.sides.scalar import Problem
 from polyceptron.solve.minimise import Minimum, Place, Trial, minimise
-from polyceptron.theory.erm.coarse_root import home, jacobian_at
-from polyceptron.theory.erm.equations import Equations, ErmFixedPoint, equations
+from polyceptron.solve.root import jacobian_at
+from polyceptron.theory.erm.coarse_root import lattice_point
+from polyceptron.theory.erm.equations import Equations, equations
+from polyceptron.theory.erm.point import ErmFixedPoint
 
 LARGEST_TANGENT_STEP = 1.0  # in ln λ: as far as a tangent is followed to start at another ridge
 FIXED_POINT_SHARE = 0.8  # of the tolerance: the rest is left to the search
@@ -70,7 +72,7 @@ class _RidgeObjective:
         if ridge == 0:
             return self._limit()
         log_ridge = math.log(ridge)
-        here = self.problem.at(ridge=ridge)
+        here = self.problem.at_ridge(ridge)
         theta, jacobian = self._start(log_ridge)
         point = self.solve(here, FIXED_POINT_SHARE * self.tol, theta, jacobian)
         if point.status == Status.NOT_CONVERGED:
@@ -215,10 +217,9 @@ def _with_tangent(problem: Problem, point: ErmFixedPoint) -> _Known:
 
 def _level_of_tangent(system: Equations, theta: Array) -> int | None:
     """The coarsest level whose tangent can be trusted; None if there is none."""
-    rule = system.problem.fields.rule
-    if not rule.follows:
+    if not system.problem.nodes_follow_order:
         return LEVEL_OF_TANGENT
-    for level in range(FIRST_LEVEL_OF_SUMS, rule.n_levels):
+    for level in range(FIRST_LEVEL_OF_SUMS, system.problem.fields.rule.n_levels):
         if system.at(level, theta)[1] < SOUND_SUMS:
             return level
     return None
@@ -227,11 +228,11 @@ def _level_of_tangent(system: Equations, theta: Array) -> int | None:
 def ridge_tangent(system: Equations, theta: Array, level: int) -> tuple[Array, Array]:
     """Return dθ/d ln λ at fixed α, shape (3,), and the Jacobian ∂F/∂θ, shape (3, 3), at a root."""
     problem = system.problem
-    averages_at = system.placed(level, home(system, theta))
+    averages_at = system.placed(level, lattice_point(system, theta))
     averages = averages_at(system.law(theta)).mean()
 
     def residual_at(shift: float) -> Array:
-        shifted = equations(problem.at(ridge=problem.ridge * math.exp(shift)))
+        shifted = equations(problem.at_ridge(problem.ridge * math.exp(shift)))
         return np.asarray(shifted.residual(theta, averages)[:, 0])
 
     derivative = residual_at(DIFFERENCE_STEP) - residual_at(-DIFFERENCE_STEP)

@@ -27,8 +27,10 @@ from polyceptron.rows import Status
 from polyceptron.sides.generalisation import error_on_labels, error_slope
 from polyceptron.sides.scalar import Problem
 from polyceptron.solve.minimise import Minimum, Trial, minimise
-from polyceptron.theory.erm.equations import ErmFixedPoint
+from polyceptron.theory.erm.point import ErmFixedPoint, point_at
 
+CLOSED_FORM_BAR = 1e-12  # rounding of every number
+MISTAKES_BAR = 9e-12  # of the training error, 1 minus a double integral
 LN_TAU_TOLERANCE = 1e-12  # of the search for the best ridge: ε moves by less than its rounding
 
 
@@ -63,9 +65,9 @@ def best_square_point(problem: Problem) -> ErmFixedPoint:
     channel = problem.channel
     spectrum = problem.weights.spectrum
     if spectrum.isotropic:
-        return square_fixed_point(problem.at(ridge=best_square_ridge(channel, k)))
+        return square_fixed_point(problem.at_ridge(best_square_ridge(channel, k)))
     found = _best_of_spectrum(k, channel.signal(k), problem.alpha, spectrum)
-    point = square_fixed_point(problem.at(ridge=found.parameter))
+    point = square_fixed_point(problem.at_ridge(found.parameter))
     left_open = found.left_open * error_slope(channel, point.tau, k)
     return replace(point, uncertainty=point.uncertainty + left_open)
 
@@ -126,18 +128,21 @@ def square_fixed_point(problem: Problem) -> ErmFixedPoint:
     if math.isfinite(law.V):
         Q = (1 / k - 2 * m * signal + law.q) * shrink**2
         hats = Conjugates(alpha * signal * shrink, alpha * Q, alpha * shrink)
-    mistakes, bar = problem.training_error(law), 1e-12 + problem.channel.accuracy
-    return ErmFixedPoint.at(
-        problem,
-        law,
-        hats,
+    mistakes = problem.training_error(law)
+    bar = CLOSED_FORM_BAR + problem.channel.accuracy
+    mistakes_bar = MISTAKES_BAR + bar
+    if mistakes is None:
+        mistakes = math.nan
+        mistakes_bar = math.nan
+    return replace(
+        point_at(problem, law, hats),
         m=m,  # also where q diverges
         generalisation_error=float(error_on_labels(problem.channel, law.tau, k)),
         uncertainty=bar,
         training_loss=square_training_loss(problem, law),
         training_loss_uncertainty=bar,
-        training_error=math.nan if mistakes is None else mistakes,
-        training_error_uncertainty=math.nan if mistakes is None else 9e-12 + bar,
+        training_error=mistakes,
+        training_error_uncertainty=mistakes_bar,
         status=Status.OK if math.isfinite(law.q) else Status.DIVERGES,
     )
 

@@ -35,6 +35,7 @@ from polyceptron.sides.scores import (
     population_scores,
 )
 from polyceptron.solve.minimise import Place, Trial, minimise
+from polyceptron.theory.erm.training import acts_along_ones
 from polyceptron.theory.separability import loss_at_ridge
 
 _NO_RIDGE = 1e-9  # stands for 0 where there is a minimum of least norm
@@ -298,9 +299,7 @@ def _numbers(
     names = "error", "balanced_error", "confusion", "test_loss", "brier"
     found: dict[str, Any] = {n: (*map(np.asarray, getattr(scores, n) or unknown),) for n in names}
     found["generalisation_error"] = found.pop("error")
-    # A loss that acts along (1, …, 1), which no label shows, has a mean that is not known.
-    slope = problem.loss.gradient(np.zeros((1, problem.n_classes)), np.zeros(1, dtype=np.int64))
-    known = abs(float(slope.sum())) < 1e-8 * (1 + float(np.abs(slope).max()))
+    known = not acts_along_ones(problem.loss, problem.n_classes)
     found["training_loss"] = np.array(solved.averages.loss if known else math.nan), np.zeros(())
     found["training_error"] = np.array(solved.averages.error), np.zeros(())
     shown = {"intercepts": problem.basis @ law.b, "m": law.m, "Q": law.Q}
