@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from polyceptron.numerics import AnyArray
-from polyceptron.numerics.orthant_nodes import Nodes
+from polyceptron.sides.fields.information import Nodes
 from polyceptron.problem.channels import GaussianNoise
 from polyceptron.sides.fields.information import many_excess
 from polyceptron.theory.bayes.channel_table import few_pair

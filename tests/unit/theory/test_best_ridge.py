@@ -42,7 +42,10 @@ def test_many_data_have_a_best_ridge_for_many_classes():
         pc.Teacher(2), pc.ERM("cross-entropy", "optimal"), alpha * boundary_density(5) / 4
     )
     assert point.status == "ok"
-    assert abs(math.log(point.ridge / twin.ridge)) < 0.03
+    assert abs(math.log(point.ridge / twin.ridge)) < 0.06  # the error is flat: λ is known to 5 %
+    there = pc.erm_fixed_point(pc.Teacher(5), pc.ERM("cross-entropy", twin.ridge), alpha)
+    bar = point.uncertainty + there.uncertainty
+    assert point.generalisation_error <= there.generalisation_error + bar
 
 
 @pytest.mark.slow
