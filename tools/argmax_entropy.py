@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from polyceptron.numerics import AnyArray
-from polyceptron.sides.fields.information import Nodes
 from polyceptron.problem.channels import GaussianNoise
-from polyceptron.sides.fields.information import many_excess
+from polyceptron.sides.fields.information import Nodes, many_excess
 from polyceptron.theory.bayes.channel_table import few_pair
 
 CLASSES = (2, 3, 4, 5, 7, 10, 15, 24, 42, 80, 160, 320, 580, 840, 1000)

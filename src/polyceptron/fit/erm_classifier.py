@@ -3,7 +3,7 @@
     Ŵ, b̂ = argmin Σ_μ s_μ ℓ(Wᵀx_μ/√d + b, y_μ) + (λ/2)‖W‖²
 
 The intercept bears no ridge. Which samples are held out is decided here (`_splits`); how they are
-predicted along the ridges in `ridge_choice`.
+predicted along the ridges in `ridge_search`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import check_cv
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 
@@ -30,9 +31,9 @@ from polyceptron.fit import ridge_search as ridge_choice
 from polyceptron.fit.erm import fit_erm
 from polyceptron.fit.linear_classifier import Scaling, TrainingData, fields_at, prior_shift
 from polyceptron.fit.separation import separation
-from polyceptron.fit.solvers.erm_fit import stopped_at
+from polyceptron.fit.solvers.erm_fit import ERMFit, stopped_at
 from polyceptron.numerics import Array
-from polyceptron.problem.losses import as_loss
+from polyceptron.problem.losses import Loss, as_loss
 from polyceptron.problem.losses.checks import class_coordinates
 from polyceptron.rows import Status
 
@@ -54,6 +55,28 @@ def _has_probabilities(classifier: Any) -> bool:
     if loss.probabilities(np.zeros((1, 2))) is not None:
         return True
     raise AttributeError(f"the {loss.name} loss has no class probabilities; use cross-entropy")
+
+
+@dataclass(frozen=True)
+class _ScaledPath:
+    """A path of ridges on scaled features.
+
+    area : by which a ridge of scaled features is multiplied to be one of the classifier
+    variance : the geometric mean of the scaled features' variances
+    """
+
+    path: ridge_choice.RidgeSearch
+    area: float
+    variance: float
+
+
+def _best_scaling(paths: dict[str, _ScaledPath]) -> str:
+    """Return the first scaling, unless another one predicts clearly better."""
+    best, *others = paths
+    for kind in others:
+        if paths[best].path.chosen.above(paths[kind].path.chosen) > ridge_choice.CLEAR:
+            best = kind
+    return best
 
 
 @dataclass(eq=False, repr=False)  # scikit-learn has its own
@@ -175,14 +198,17 @@ class ERMClassifier(linear.LinearClassifier):
         `sample_weight` (n,) multiplies each sample's loss; 0 leaves the sample out. `groups` (n,)
         goes to the splitter `cv`.
         """
-        data, loss = self._check_training_data(X, y, sample_weight), as_loss(self.loss)
+        data = self._check_training_data(X, y, sample_weight)
+        loss = as_loss(self.loss)
         data_checks.check_choice("scaling", self.scaling, linear.SCALINGS)
         data_checks.check_choice("scoring", self.scoring, ("neg_log_loss", "accuracy"))
         counts, factors = self._factors(data)
         shift, share = prior_shift(self.priors, self.classes_.size, data.y, counts, factors, loss)
-        weights = None if data.weights is None and self.class_weight is None else counts * factors
+        weights = None
+        if data.weights is not None or self.class_weight is not None:
+            weights = counts * factors
         moments = open_design(data.X).column_moments(data.weights)
-        for name in ("path_", "method_", "scaling_scores_"):
+        for name in ("path_", "method_", "scaling_scores_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         if isinstance(self.ridge, str) and self.ridge != "auto":
             raise InvalidInput(f"ridge must be 'auto' or a number, got {self.ridge!r}")
@@ -192,43 +218,73 @@ class ERMClassifier(linear.LinearClassifier):
             how = {"loss": loss, "score": score, "counts": counts, "share": share}
             path = self._choose(data, weights, moments, how, self._splits(data, X, groups))
         else:
-            self.scaling_ = "standard" if self.scaling == "auto" else self.scaling
-            self.ridge_ = 0.0 if self.ridge == "auto" else float(check_ridge(self.ridge))
+            self._take_given_ridge()
         scaling = Scaling.of(moments, self.scaling_, centre=self.fit_intercept)
-        ridge = self.ridge_ / scaling.unit**2
-        start = None if path is None else path.start  # its last row is the intercept's
-        if start is not None and path is not None and path.interrupted:
-            d, base = data.X.shape[1], start[-1] if self.fit_intercept else 0 * start[0]
-            fit = replace(stopped_at(start[:d], ridge, loss.name), intercepts=base)
-        else:
-            fit = fit_erm(
-                scaling.design(data.X),
-                data.y,
-                loss,
-                ridge,
-                intercept=self.fit_intercept,
-                n_classes=self.classes_.size,
-                tol=self.tol,
-                start=start,
-                sample_weight=weights,
-                verbose=self.verbose,
-            )
+        fit = self._fit_scaled(data, loss, weights, scaling, path)
         self._store(fit.weights / math.sqrt(data.X.shape[1]), fit.intercepts + shift, scaling)
-        self._scaling, self._shift, self.n_iter_ = scaling, shift, max(1, fit.n_iter)
-        self.certificate_, self.separability_ = fit.distance_bound, fit.separability
+        self._scaling = scaling
+        self._shift = shift
+        self.n_iter_ = max(1, fit.n_iter)
+        self.certificate_ = fit.distance_bound
+        self.separability_ = fit.separability
+        self._warn_of(fit, data, scaling)
+        return self
+
+    def _take_given_ridge(self) -> None:
+        """Set the ridge and the scaling as they were given; a loss without scale has no ridge."""
+        self.scaling_ = "standard" if self.scaling == "auto" else self.scaling
+        self.ridge_ = 0.0
+        if self.ridge != "auto":
+            self.ridge_ = float(check_ridge(self.ridge))
+
+    def _fit_scaled(
+        self,
+        data: TrainingData,
+        loss: Loss,
+        weights: Array | None,
+        scaling: Scaling,
+        path: ridge_choice.RidgeSearch | None,
+    ) -> ERMFit:
+        """Fit the scaled features at the ridge chosen, from the weights of the path of ridges."""
+        ridge = self.ridge_ / scaling.unit**2
+        start = None
+        if path is not None:
+            start = path.start  # (d + 1, k) with an intercept: its last row
+        if start is not None and path is not None and path.interrupted:
+            intercepts = 0 * start[0]
+            if self.fit_intercept:
+                intercepts = start[-1]
+            stopped = stopped_at(start[: data.X.shape[1]], ridge, loss.name)
+            return replace(stopped, intercepts=intercepts)
+        return fit_erm(
+            scaling.design(data.X),
+            data.y,
+            loss,
+            ridge,
+            intercept=self.fit_intercept,
+            n_classes=self.classes_.size,
+            tol=self.tol,
+            start=start,
+            sample_weight=weights,
+            verbose=self.verbose,
+        )
+
+    def _warn_of(self, fit: ERMFit, data: TrainingData, scaling: Scaling) -> None:
+        """Warn where the fit was interrupted, has no minimiser, or missed the tolerance."""
+        if fit.status == Status.OK:
+            return
         if fit.status == Status.INTERRUPTED:
             linear.warn_caller("the fit was interrupted: what there was by then is used")
-        elif fit.status != Status.OK:
+            return
+        message = (
+            f"the weights are certified only to within {fit.distance_bound:.2g} of the "
+            f"minimiser (tolerance {self.tol:g} relative); increase the ridge or the tolerance"
+        )
+        if self.ridge_ == 0:
             design, index, k = self._samples(data, scaling, None)
-            endless = ridge == 0 and separation(design, index, n_classes=k).kind == "quasi"
-            linear.warn_caller(
-                _ENDLESS
-                if endless
-                else f"the weights are certified only to within {fit.distance_bound:.2g} of the "
-                f"minimiser (tolerance {self.tol:g} relative); increase the ridge or the tolerance",
-                ConvergenceWarning,
-            )
-        return self
+            if separation(design, index, n_classes=k).kind == "quasi":
+                message = _ENDLESS
+        linear.warn_caller(message, ConvergenceWarning)
 
     def _factors(self, data: TrainingData) -> tuple[Array, Array]:
         """How often each sample is there (n,), and the factors of its class (n,)."""
@@ -251,31 +307,47 @@ class ERMClassifier(linear.LinearClassifier):
     def _splits(
         self, data: TrainingData, X: Any, groups: Any, *, every: bool = False
     ) -> list[ridge_choice.Split] | None:
-        """Rows to fit and held out of each fold, of large data of `every` one; or leave-one-out."""
-        cv, seed = self.cv, self.random_state or 0
-        if isinstance(cv, str) and cv != "leave-one-out":
-            allowed = "None, 'leave-one-out', a number of folds or a splitter"
-            raise InvalidInput(f"cv must be {allowed}, got {cv!r}")
-        if isinstance(cv, str):
+        """Return the rows to fit and the rows held out of each fold; None for leave-one-out.
+
+        Of large data as many of the default folds as are enough, or `every` one.
+        """
+        seed = self.random_state or 0
+        if isinstance(self.cv, str):
+            if self.cv != "leave-one-out":
+                allowed = "None, 'leave-one-out', a number of folds or a splitter"
+                raise InvalidInput(f"cv must be {allowed}, got {self.cv!r}")
             return None
-        if cv is None:
-            n, d = data.X.shape
-            few = (d + 1) * (self.classes_.size - 1) <= ridge_choice.DENSE and n >= d
-            if int(np.bincount(data.y).max()) < 2 or (few and open_design(data.X).may_be_copied):
+        if self.cv is None:
+            if self._leave_one_out_is_cheaper(data):
                 return None
             folds = ridge_choice.even_splits(data.y, _FOLDS, seed)
-            return folds if every else folds[: -(-_FOLDS * _ENOUGH // n)]
-        if isinstance(cv, int | np.integer):
-            return ridge_choice.even_splits(data.y, cv, seed)
-        from sklearn.model_selection import check_cv
+            return folds if every else folds[: -(-_FOLDS * _ENOUGH // data.X.shape[0])]
+        if isinstance(self.cv, int | np.integer):
+            return ridge_choice.even_splits(data.y, self.cv, seed)
+        return self._given_splits(data, X, groups)
 
+    def _leave_one_out_is_cheaper(self, data: TrainingData) -> bool:
+        """Whether the weights are few and the samples many, or no class has a second sample."""
+        n, d = data.X.shape
+        if int(np.bincount(data.y).max()) < 2:
+            return True
+        n_weights = (d + 1) * (self.classes_.size - 1)
+        few = n_weights <= ridge_choice.DENSE and n >= d
+        return few and open_design(data.X).may_be_copied
+
+    def _given_splits(self, data: TrainingData, X: Any, groups: Any) -> list[ridge_choice.Split]:
+        """Return the splits of scikit-learn's splitter `cv`, as rows that have a weight."""
         n = data.labels.size
         given = np.zeros((n, 1)) if isinstance(data.X, Design) else X
         place = np.full(n, -1)
         place[data.kept] = np.arange(data.y.size)
-        found = check_cv(cv, data.labels, classifier=True).split(given, data.labels, groups)
-        parts = [tuple(place[rows] for rows in pair) for pair in found]
-        return [(train[train >= 0], test[test >= 0]) for train, test in parts]
+        splits = []
+        splitter = check_cv(self.cv, data.labels, classifier=True)
+        for train, test in splitter.split(given, data.labels, groups):
+            fitted = place[train]
+            held_out = place[test]
+            splits.append((fitted[fitted >= 0], held_out[held_out >= 0]))
+        return splits
 
     def _choose(
         self,
@@ -284,49 +356,81 @@ class ERMClassifier(linear.LinearClassifier):
         moments: ColumnMoments,
         how: dict[str, Any],
         splits: list[ridge_choice.Split] | None,
-    ) -> ridge_choice.RidgePath:
-        """The path of ridges of the best scaling, whose choices it sets."""
-        ridges = None if self.ridges is None else [float(check_ridge(r)) for r in self.ridges]
-        found: dict[str, tuple[ridge_choice.RidgePath, float]] = {}
-        rival: tuple[float, Any] | None = None
-        stopped = False
+    ) -> ridge_choice.RidgeSearch:
+        """Return the path of ridges of the best scaling; set the choices and their scores."""
+        ridges = None
+        if self.ridges is not None:
+            ridges = [float(check_ridge(r)) for r in self.ridges]
+        paths: dict[str, _ScaledPath] = {}
+        rival: tuple[float, ridge_choice.RidgeScore] | None = None
+        interrupted = False
         for kind in Scaling.kinds(self.scaling, moments):
-            scaling = Scaling.of(moments, kind, centre=self.fit_intercept)
-            area, varying = scaling.unit**2, scaling.varying
-            spread = (moments.deviation / scaling.scale)[varying]
-            size = math.exp(2 * np.log(spread).mean()) if spread.size else 1.0
-            samples = self._samples(data, scaling, weights)
-            search = ridge_choice.Search(samples, scaling=kind, intercept=self.fit_intercept, **how)
             try:
-                with samples.design.watched(Watch(f"ridges, {kind} scaling", self.verbose)):
-                    path = ridge_choice.choose_ridge(
-                        search,
-                        None if ridges is None else [r / area for r in ridges],
-                        splits,
-                        self._fallback(data),
-                        between=self.scoring == "neg_log_loss",
-                        size=size,
-                        rival=rival,
-                    )
+                found = self._search(kind, data, weights, moments, how, ridges, splits, rival)
             except KeyboardInterrupt:
-                if not found:
+                if not paths:
                     raise
-                stopped = True
+                interrupted = True
                 break
-            found[kind], rival = (path, area), (path.best / size, path.chosen)
-            if stopped := path.interrupted:
+            paths[kind] = found
+            rival = found.path.best / found.variance, found.path.chosen
+            interrupted = found.path.interrupted
+            if interrupted:
                 break
-        chosen = {kind: one.chosen for kind, (one, _) in found.items()}
-        self.scaling_, *others = chosen
-        for kind in others:
-            if chosen[self.scaling_].above(chosen[kind]) > ridge_choice.CLEAR:
-                self.scaling_ = kind
-        path, area = found[self.scaling_]
-        path.interrupted = stopped
-        if len(found) > 1:
-            self.scaling_scores_ = {c: (one.mean, one.standard_error) for c, one in chosen.items()}
-        self.ridge_, self.method_ = path.best * area, path.method
-        tried = [(one.ridge * area, one.mean, one.standard_error) for one in path.tried]
+        self.scaling_ = _best_scaling(paths)
+        if len(paths) > 1:
+            self.scaling_scores_ = {
+                kind: (found.path.chosen.mean, found.path.chosen.standard_error)
+                for kind, found in paths.items()
+            }
+        chosen = paths[self.scaling_]
+        chosen.path.interrupted = interrupted
+        self._set_path(chosen)
+        return chosen.path
+
+    def _search(
+        self,
+        kind: str,
+        data: TrainingData,
+        weights: Array | None,
+        moments: ColumnMoments,
+        how: dict[str, Any],
+        ridges: list[float] | None,
+        splits: list[ridge_choice.Split] | None,
+        rival: tuple[float, ridge_choice.RidgeScore] | None,
+    ) -> _ScaledPath:
+        """Try ridges on features scaled in one way, 'standard', 'global' or 'none'."""
+        scaling = Scaling.of(moments, kind, centre=self.fit_intercept)
+        area = scaling.unit**2
+        spread = (moments.deviation / scaling.scale)[scaling.varying]
+        variance = 1.0
+        if spread.size:
+            variance = math.exp(2 * np.log(spread).mean())
+        scaled_ridges = None
+        if ridges is not None:
+            scaled_ridges = [ridge / area for ridge in ridges]
+        samples = self._samples(data, scaling, weights)
+        problem = ridge_choice.HeldOutProblem(
+            samples, scaling=kind, intercept=self.fit_intercept, **how
+        )
+        with samples.design.watched(Watch(f"ridges, {kind} scaling", self.verbose)):
+            path = ridge_choice.choose_ridge(
+                problem,
+                scaled_ridges,
+                splits,
+                self._fallback(data),
+                between=self.scoring == "neg_log_loss",
+                size=variance,
+                rival=rival,
+            )
+        return _ScaledPath(path, area, variance)
+
+    def _set_path(self, chosen: _ScaledPath) -> None:
+        """Set the ridge and the path it was chosen from; warn where it is at an end of that."""
+        path = chosen.path
+        self.ridge_ = path.best * chosen.area
+        self.method_ = path.method
+        tried = [(one.ridge * chosen.area, one.mean, one.standard_error) for one in path.tried]
         names = ("ridge", "score", "standard_error")
         self.path_ = dict(zip(names, np.array(tried).T.copy(), strict=True))
         if path.edge and not path.interrupted:
@@ -335,7 +439,6 @@ class ERMClassifier(linear.LinearClassifier):
                 f"the best ridge is the {path.edge} of all tried, {self.ridge_:.2g}, and held-out "
                 f"samples are predicted still better beyond it{cure}"
             )
-        return path
 
     def _fallback(self, data: TrainingData) -> list[ridge_choice.Split] | None:
         """Folds in place of a leave-one-out that was not asked for."""
@@ -448,7 +551,7 @@ class ERMClassifier(linear.LinearClassifier):
         for name, scoring in (("error", "accuracy"), ("log_loss", "neg_log_loss")):
             score = ridge_choice.score_of(loss, scoring, self._shift)
             how = loss, score, counts, share, self.scaling_, self.fit_intercept
-            search = ridge_choice.Search(samples, *how)
+            search = ridge_choice.HeldOutProblem(samples, *how)
             ridge = max(self.ridge_ / area, _NO_RIDGE)
             found = ridge_choice.choose_ridge(search, [ridge], splits, self._fallback(data)).chosen
             middle, half, shrink = found.mean, z * found.standard_error, 1.0

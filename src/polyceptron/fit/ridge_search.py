@@ -23,8 +23,9 @@ The path goes down by decades and ends where the score has become clearly worse 
 goes on where the best is at an end, and at last halfway to the better one of the two beside it.
 Where classes can be told apart, the score of few samples falls for ever and knows nothing of what a
 mistake would cost: ridges are compared with half a sample more, a mistaken one. Each λ starts from
-the polynomial in ln λ through the nearest minimisers, and ends loosely (`_FOLDS`, `_STILL`). A
-held-out sample whose class the training rows do not have is not scored.
+the polynomial in ln λ through the nearest minimisers, and ends loosely: the
+constants below say at which gain. A held-out sample whose class the training rows do not have is
+not scored.
 """
 
 from __future__ import annotations
@@ -51,27 +52,42 @@ from polyceptron.problem.losses import Loss
 Score = Callable[[Array, Labels], Array]  # fields (m, k) and labels to numbers (m,), low is good
 Split = tuple[Labels, Labels]  # rows to fit, and rows that are held out
 
-_DOWN = 0.1  # from one ridge to the next
-_ENDS = 0.9e-9, 1.1e6  # how far it may go on
-_MISTAKEN = 0.5  # samples added, all of them mistaken, where ridges are compared
-_GAIN = 1e-3  # of the score from one ridge to the next, for which going on is worth while
+RIDGE_RATIO = 0.1  # of one ridge of a path to the one before
+RIDGE_LIMITS = 0.9e-9, 1.1e6  # how far the path may go on, in units of the features' variance
+MISTAKEN_SAMPLES_ADDED = 0.5  # where ridges are compared: see the module's docstring
+SMALLEST_FALL_OF_SCORE = (
+    1e-3  # of the score from one ridge to the next, for which going on is worth while
+)
 DENSE = 120  # d·r up to which a matrix of that size is cheaper than products with X
-_SMALL = 5_000  # numbers in all fields up to which single precision saves nothing
+NUMBERS_THAT_GAIN_NOTHING_IN_SINGLE = (
+    5_000  # numbers in all fields up to which single precision saves nothing
+)
 
 # Of the objective, by which the last step lowers it; of the gradient, left by inner solves.
-_FOLDS = 1e-3, 0.25
-_WHOLE = 1e-4, 0.1  # fits of all, and refits: the step after one that gains so little gains nothing
-_STILL, _MOVED = 0.2, 0.1  # by the last step: the score in its errors, and fields left out
-_WORSE = 3.0, 1.0  # standard errors above the best that end a path: ridges given, and its own
+ENDS_OF_FOLD_FITS = 1e-3, 0.25
+ENDS_OF_WHOLE_FITS = (
+    1e-4,
+    0.1,
+)  # fits of all, and refits: the step after one that gains so little gains nothing
+SCORE_ERRORS_OF_LAST_STEP = 0.2  # standard errors by which it may move the score of the folds
+FIELD_MOVE_OF_LAST_STEP = 0.1  # by which it may move the field of the sample left out
+ERRORS_ABOVE_BEST_TO_STOP = (
+    3.0,
+    1.0,
+)  # standard errors above the best that end a path: ridges given, and its own
 CLEAR = 2.0  # standard errors of the difference by which another scaling has to be better
-_LOST = 3.0  # standard errors of the difference above the best: such a fit is not gone on with
-_FAR = 0.5  # move of a field that is too large for one Newton step
-_RARE = 0.05  # of the ridge on a feature, lost with one sample, that the matrix has to know of
-_REFITS = 3e8  # operations of one Newton step of all refits
-_CHUNK = 4_000_000  # numbers in the weighted rows of those made at once
+ERRORS_ABOVE_BEST_TO_GIVE_UP = (
+    3.0  # standard errors of the difference above the best: such a fit is not gone on with
+)
+LARGEST_MOVE_OF_ONE_STEP = 0.5  # move of a field that is too large for one Newton step
+SHARE_OF_RIDGE_LOST_WITH_A_SAMPLE = (
+    0.05  # of the ridge on a feature, lost with one sample, that the matrix has to know of
+)
+MAX_OPERATIONS_OF_REFITS = 3e8  # operations of one Newton step of all refits
+MAX_NUMBERS_OF_A_CHUNK = 4_000_000  # numbers in the weighted rows of those made at once
 
 
-class Search(NamedTuple):
+class HeldOutProblem(NamedTuple):
     """What is fitted and how it is judged.
 
     `samples` have features scaled by all of them, a column of equal entries last if there is an
@@ -130,15 +146,15 @@ def score_of(loss: Loss, scoring: str, shift: Array) -> Score:
 
 
 def choose_ridge(
-    search: Search,
+    search: HeldOutProblem,
     ridges: Sequence[float] | None,
     splits: list[Split] | None,
     fallback: list[Split] | None = None,
     *,
     between: bool = False,
     size: float = 1.0,
-    rival: tuple[float, Tried] | None = None,
-) -> RidgePath:
+    rival: tuple[float, RidgeScore] | None = None,
+) -> RidgeSearch:
     """Scores along the ridges, and the best; leave-one-out without `splits`.
 
     Without `ridges` the path finds its own, in units of the variance `size` of the features; if
@@ -148,12 +164,15 @@ def choose_ridge(
     """
     if ridges is not None and not (len(ridges) and min(ridges) > 0):
         raise InvalidInput(f"ridges must be numbers above 0, at least one, got {ridges!r}")
-    most = math.inf if fallback is None else _REFITS
+    most = math.inf if fallback is None else MAX_OPERATIONS_OF_REFITS
     way: Any = LeaveOneOut(search, most) if splits is None else Folds(search, splits)
-    path = RidgePath(search, way, own=ridges is None)
+    path = RidgeSearch(search, way, own=ridges is None)
     try:
         if ridges is not None:
-            path.down(sorted({float(ridge) for ridge in ridges}, reverse=True), _WORSE[0])
+            path.down(
+                sorted({float(ridge) for ridge in ridges}, reverse=True),
+                ERRORS_ABOVE_BEST_TO_STOP[0],
+            )
         else:
             path.find(size, rival)
     except KeyboardInterrupt:
@@ -166,32 +185,35 @@ def choose_ridge(
     return path
 
 
-class RidgePath:
+class RidgeSearch:
     """Ridges tried, from large to small, and where to go from there.
 
     `chosen` is the one that is best, `best` the best ridge, `between` those tried if it may be.
     """
 
-    def __init__(self, search: Search, way: Folds | LeaveOneOut, *, own: bool) -> None:
+    def __init__(self, search: HeldOutProblem, way: Folds | LeaveOneOut, *, own: bool) -> None:
         self.search, self.way, self.own, self.method = search, way, own, way.method
-        self.tried: list[Tried] = []
+        self.tried: list[RidgeScore] = []
         self.interrupted = self.between = False
 
-    def run(self, ridge: float) -> Tried:
+    def run(self, ridge: float) -> RidgeScore:
         best = self.chosen if self.own and self.tried else None
         fields, at, weights = self.way.held_out(ridge, best)
         score, y, share = self.search.score, self.search.samples.y[at], self.search.share[at]
         rest = np.where(np.arange(fields.shape[1]) == y[:, None], -math.inf, fields)
         missed = np.average(score(fields, rest.argmax(1)), weights=share)
-        values, share = np.append(score(fields, y), missed), np.append(share, _MISTAKEN * self.own)
-        here = Tried(ridge, values, at, share, weights, self.way.sound)
+        values, share = (
+            np.append(score(fields, y), missed),
+            np.append(share, MISTAKEN_SAMPLES_ADDED * self.own),
+        )
+        here = RidgeScore(ridge, values, at, share, weights, self.way.sound)
         self.tried = sorted([*self.tried, here], key=lambda one: -one.ridge)
         count = len(self.tried)
         self.search.samples.design.watch.step(count, max(count, 12), math.inf, 0.0, here.mean)
         return here
 
     @property
-    def chosen(self) -> Tried:
+    def chosen(self) -> RidgeScore:
         """The best, of equals the largest ridge."""
         return min(self.tried, key=lambda one: one.judged)
 
@@ -204,21 +226,21 @@ class RidgePath:
             if worse > enough:
                 break
 
-    def find(self, size: float, rival: tuple[float, Tried] | None) -> None:
+    def find(self, size: float, rival: tuple[float, RidgeScore] | None) -> None:
         """By decades to where the score is lowest, and halfway to the better one beside it.
 
         Beside a rival from its best ridge on, while one more such fall of the score may beat it by
         the two standard errors that another scaling needs.
         """
-        ridges = _DOWN ** np.arange(6.0)
+        ridges = RIDGE_RATIO ** np.arange(6.0)
         if rival is not None:
-            ridges = rival[0] * _DOWN ** np.array([-0.5, 0.0])
-        self.down((size * ridges).tolist(), _WORSE[1])
+            ridges = rival[0] * RIDGE_RATIO ** np.array([-0.5, 0.0])
+        self.down((size * ridges).tolist(), ERRORS_ABOVE_BEST_TO_STOP[1])
         while True:
             (factor, fall), best = self.downhill(), self.chosen
             if rival is not None and np.dot(best.apart(rival[1]), (1, CLEAR)) >= fall:
                 return
-            if not _ENDS[0] <= best.ridge * factor / size <= _ENDS[1]:
+            if not RIDGE_LIMITS[0] <= best.ridge * factor / size <= RIDGE_LIMITS[1]:
                 break
             self.run(best.ridge * factor)
         i = self.tried.index(best)
@@ -229,16 +251,19 @@ class RidgePath:
     def downhill(self) -> tuple[float, float]:
         """Where the best is at an end and the score falls: the factor to the next, and the fall."""
         scores, best = [one.judged for one in self.tried], self.chosen
-        ends = ((0, 1, 1 / _DOWN), (-1, -2, _DOWN)) if len(scores) > 1 else ()
+        ends = ((0, 1, 1 / RIDGE_RATIO), (-1, -2, RIDGE_RATIO)) if len(scores) > 1 else ()
         for end, beside, factor in ends:
-            if best is self.tried[end] and (fall := scores[beside] - scores[end]) > _GAIN:
+            if (
+                best is self.tried[end]
+                and (fall := scores[beside] - scores[end]) > SMALLEST_FALL_OF_SCORE
+            ):
                 return factor, fall
         return 0.0, 0.0
 
     @property
     def edge(self) -> str:
         """Where the score falls on beyond the best: of all tried it is 'smallest' or 'largest'."""
-        return {0.0: "", _DOWN: "smallest", 1 / _DOWN: "largest"}[self.downhill()[0]]
+        return {0.0: "", RIDGE_RATIO: "smallest", 1 / RIDGE_RATIO: "largest"}[self.downhill()[0]]
 
     @property
     def start(self) -> Array:
@@ -266,7 +291,7 @@ class RidgePath:
 
 
 @dataclass(frozen=True, eq=False)
-class Tried:
+class RidgeScore:
     """A ridge, scores of the samples `at` (m,) held out and what these count for, and the fit.
 
     The last of the scores (m + 1,) is that of a mistaken sample: what it is on average if the label
@@ -294,14 +319,14 @@ class Tried:
         """The mean with the mistaken sample, by which ridges are compared."""
         return float(np.average(self.values, weights=self.share))
 
-    def apart(self, other: Tried) -> tuple[float, float]:
+    def apart(self, other: RidgeScore) -> tuple[float, float]:
         """By how much it is judged worse, and the error of that, sample by sample if it can be."""
         above = self.judged - other.judged
         if not np.array_equal(self.at, other.at):
             return above, math.hypot(self.standard_error, other.standard_error)
         return above, _error(self.values - other.values - above, self.share)
 
-    def above(self, other: Tried) -> float:
+    def above(self, other: RidgeScore) -> float:
         """By how many standard errors of the difference it is judged worse."""
         above, error = self.apart(other)
         return above / max(error, 1e-300)
@@ -316,7 +341,7 @@ class Folds:
 
     method, sound = "cross-validation", True
 
-    def __init__(self, search: Search, splits: list[Split]) -> None:
+    def __init__(self, search: HeldOutProblem, splits: list[Split]) -> None:
         self.search, (design, y, k) = search, search.samples
         rows = np.array([np.bincount(train, minlength=y.size) for train, _ in splits], float)
         here = rows * search.counts
@@ -331,9 +356,9 @@ class Folds:
             raise InvalidInput("cv has a fold without training samples: every fold needs some")
         first, second = design.back(here) / total, design.back_squared(here) / total
         weights = rows * weights_or_ones(search.samples.weights, y.size)
-        self.walk = Walk(search, design, weights, search.shares(first, second), _FOLDS)
+        self.walk = Walk(search, design, weights, search.shares(first, second), ENDS_OF_FOLD_FITS)
 
-    def held_out(self, ridge: float, best: Tried | None) -> tuple[Array, Labels, Array]:
+    def held_out(self, ridge: float, best: RidgeScore | None) -> tuple[Array, Labels, Array]:
         """Fields (m, k) of the samples (m,) of all folds, and the folds' mean weights (d, k)."""
         basis, at = self.walk.objective.basis, np.concatenate(self.tests)
         y, share, scores = self.search.samples.y[at], self.search.share[at], list[Array]()
@@ -348,9 +373,11 @@ class Folds:
             if best is not None and moved >= 0:  # one clearly above the best, and rising, is left
                 off = last - best.values[:-1]
                 worse = np.average(off, weights=share)
-                if worse > _LOST * _error(off - worse, share):
+                if worse > ERRORS_ABOVE_BEST_TO_GIVE_UP * _error(off - worse, share):
                     return True
-            return bool(small and abs(moved) <= _STILL * _error(last - mean, share))
+            return bool(
+                small and abs(moved) <= SCORE_ERRORS_OF_LAST_STEP * _error(last - mean, share)
+            )
 
         self.walk.solve(ridge, still)
         return fields(self.walk.Z), at, (basis @ self.walk.U.mean(0)).T
@@ -364,7 +391,7 @@ class LeaveOneOut:
 
     method = "leave-one-out"
 
-    def __init__(self, search: Search, budget: float) -> None:
+    def __init__(self, search: HeldOutProblem, budget: float) -> None:
         self.search, self.budget, self.sound = search, budget, True
         (design, y, k), counts = search.samples, search.counts
         self.rest = np.minimum(counts, 1.0) / counts
@@ -381,9 +408,9 @@ class LeaveOneOut:
             rows, self.turn = left_side * np.maximum(values, 1e-7 * values[0]), right / root
             rho, self.rho = np.ones((1, y.size)), np.ones((y.size, y.size))
         self.rows, self.design = rows, ArrayDesign(rows * math.sqrt(rows.shape[1]))
-        self.walk = Walk(search, self.design, search.samples.weights, rho, _WHOLE)
+        self.walk = Walk(search, self.design, search.samples.weights, rho, ENDS_OF_WHOLE_FITS)
 
-    def held_out(self, ridge: float, best: Tried | None) -> tuple[Array, Labels, Array]:
+    def held_out(self, ridge: float, best: RidgeScore | None) -> tuple[Array, Labels, Array]:
         """Fields (n, k) of every sample, left out, and weights (d, k) of the fit of all."""
         walk = self.walk
         walk.solve(ridge)
@@ -395,7 +422,9 @@ class LeaveOneOut:
         part = self.rest[:, None, None] * H
         lighter = ridge * (walk.shares[0] - self.rho)[:, None]
         eased = np.tensordot(lighter * U, K, 2)
-        rare = np.flatnonzero((lighter > _RARE * ridge * walk.shares[0]).any((1, 2)))
+        rare = np.flatnonzero(
+            (lighter > SHARE_OF_RIDGE_LOST_WITH_A_SAMPLE * ridge * walk.shares[0]).any((1, 2))
+        )
         eased[rare] = np.tensordot(lighter[rare] * (U + eased[rare]), K, 2)
         for a in range(len(K) if rare.size else 0):  # of these the matrix has the lighter ridge too
             seen = np.tensordot(self.rows[rare], K[:, :, a], ((1,), (1,)))  # (m, r, d)
@@ -405,21 +434,26 @@ class LeaveOneOut:
         move = np.linalg.solve(np.eye(H.shape[1]) - A @ part, push[..., None])[..., 0]
         fields = walk.Z[0].T + move
         size = np.abs(move).max(1)
-        far = self.at[size[self.at] > _FAR]
+        far = self.at[size[self.at] > LARGEST_MOVE_OF_ONE_STEP]
         most = int(min(self.budget / (len(g) * U.size**2), far.size))
         self.sound = most == far.size
         far = far[np.argsort(-size[far], kind="stable")[:most]]
-        chunks = -(-far.size * max(H.size, self.rows.size) // _CHUNK)
+        chunks = -(-far.size * max(H.size, self.rows.size) // MAX_NUMBERS_OF_A_CHUNK)
         for chunk in np.array_split(far, chunks) if chunks else ():
             slope = g[chunk] + (H[chunk] @ move[chunk, :, None])[..., 0]
             pull = (self.rest[chunk, None] * slope)[..., None] * self.rows[chunk, None]
             each, whole = np.arange(chunk.size), self.search.samples.weights
             weights = np.tile(weights_or_ones(whole, len(g)), (chunk.size, 1))
             weights[each, chunk] *= 1 - self.rest[chunk]
-            refit = Walk(self.search, self.design, weights, self.rho[chunk], _WHOLE)
+            refit = Walk(self.search, self.design, weights, self.rho[chunk], ENDS_OF_WHOLE_FITS)
             refit.past = [(math.log(ridge), U + eased[chunk] + np.tensordot(pull, K, 2))]
             own = each[:, None], np.arange(len(U)), chunk[:, None]
-            refit.solve(ridge, lambda a, b, ok, at=own: ok and np.abs((b - a)[at]).max() <= _MOVED)
+            refit.solve(
+                ridge,
+                lambda a, b, ok, at=own: (
+                    ok and np.abs((b - a)[at]).max() <= FIELD_MOVE_OF_LAST_STEP
+                ),
+            )
             fields[chunk] = refit.Z[own]
         basis = walk.objective.basis
         return (fields @ basis.T)[self.at], self.at, (basis @ (U @ self.turn)).T
@@ -442,7 +476,12 @@ class Walk:
     """
 
     def __init__(
-        self, search: Search, design: Design, weights: Any, shares: Array, ends: tuple[float, float]
+        self,
+        search: HeldOutProblem,
+        design: Design,
+        weights: Any,
+        shares: Array,
+        ends: tuple[float, float],
     ) -> None:
         _, y, k = search.samples
         objective: Objective = LossObjective(search.loss, y, k, weights)
@@ -451,7 +490,10 @@ class Walk:
         self.design, self.objective, self.shares = design, objective, shares
         self.enough, self.loose = ends
         r, d = objective.basis.shape[1], design.dimension
-        large = len(shares) * r * design.n_samples > _SMALL and design.single_is_quicker
+        large = (
+            len(shares) * r * design.n_samples > NUMBERS_THAT_GAIN_NOTHING_IN_SINGLE
+            and design.single_is_quicker
+        )
         small = r * d <= DENSE and design.may_be_copied
         self.dtype = np.float32 if large and not small else np.float64
         self.U: AnyArray = np.zeros((len(shares), r, d), self.dtype)

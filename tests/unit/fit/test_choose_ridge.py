@@ -18,7 +18,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.fit import ridge_search as module
 from polyceptron.fit.erm import fit_erm
 from polyceptron.fit.erm_classifier import ERMClassifier
-from polyceptron.fit.ridge_search import Search, choose_ridge, even_splits
+from polyceptron.fit.ridge_search import HeldOutProblem, choose_ridge, even_splits
 from polyceptron.problem import CrossEntropy, Teacher
 from polyceptron.problem.losses import as_loss
 
@@ -29,16 +29,16 @@ at_an_end = pytest.mark.filterwarnings("ignore:the best ridge is the")
 @pytest.fixture
 def tight(monkeypatch):
     """The path's fits to many digits, so that what is left is the method's own error."""
-    monkeypatch.setattr(module, "_FOLDS", (1e-14, 1e-6))
-    monkeypatch.setattr(module, "_WHOLE", (1e-14, 1e-6))
-    monkeypatch.setattr(module, "_WORSE", (np.inf, np.inf))
-    monkeypatch.setattr(module, "_FAR", np.inf)
+    monkeypatch.setattr(module, "ENDS_OF_FOLD_FITS", (1e-14, 1e-6))
+    monkeypatch.setattr(module, "ENDS_OF_WHOLE_FITS", (1e-14, 1e-6))
+    monkeypatch.setattr(module, "ERRORS_ABOVE_BEST_TO_STOP", (np.inf, np.inf))
+    monkeypatch.setattr(module, "LARGEST_MOVE_OF_ONE_STEP", np.inf)
 
 
 def search_of(X, y, loss, score):
     """Features as they are, without an intercept."""
     ones = np.ones(y.size)
-    return Search(check_samples(X, y, 3), loss, score, ones, ones, "none", intercept=False)
+    return HeldOutProblem(check_samples(X, y, 3), loss, score, ones, ones, "none", intercept=False)
 
 
 def left_out_errors(loss, shape, ridge, monkeypatch):

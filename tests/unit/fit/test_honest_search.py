@@ -34,7 +34,7 @@ at_an_end = pytest.mark.filterwarnings("ignore:the best ridge is the")
 @pytest.fixture
 def tight(monkeypatch):
     """Fits of folds to many digits, so that what is left is the method's own error."""
-    monkeypatch.setattr("polyceptron.fit.ridge_search._FOLDS", (1e-12, 1e-6))
+    monkeypatch.setattr("polyceptron.fit.ridge_search.ENDS_OF_FOLD_FITS", (1e-12, 1e-6))
 
 
 def honest(X, y, splits, ridge, scaling, fit_intercept=True):
@@ -213,7 +213,7 @@ def test_small_ridges_are_not_taken_by_luck(seed):
 
 
 def test_too_many_refits_are_left_to_folds(monkeypatch):
-    monkeypatch.setattr("polyceptron.fit.ridge_search._REFITS", 0.0)
+    monkeypatch.setattr("polyceptron.fit.ridge_search.MAX_OPERATIONS_OF_REFITS", 0.0)
     X, y, _ = pc.Teacher(3, noise="gaussian:0.1").sample(60, 10, seed=0)
     assert ERMClassifier().fit(X, y).method_ == "cross-validation"
 

@@ -18,7 +18,7 @@ adds nηηᵀ to AᵀA, and nηηᵀW to the gradient: `stray` is n‖η‖².
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from polyceptron.numerics import AnyArray, Array
 from polyceptron.problem.losses import Loss
 from polyceptron.rows import Status
 
-_CORRECTIONS = 4
+_CORRECTIONS = 4  # rounds of iterative refinement; the gradient falls by orders in each
 _NOISE = 8.0  # times the rounding of Av, above which v is no null vector
 _BLOCK = 256  # rows treated at once: keeps memory bounded for long lists of λ
 
@@ -100,7 +100,7 @@ class _Gram:
 
 
 def _rank(design: Design) -> int:
-    """Of C, the rows less the first, with columns whose largest entry is 1."""
+    """Return the rank of the rows less the first, with columns whose largest entry is 1."""
     (n, d), first = design.shape, np.asarray(design.read_rows(slice(0, 1))[0], dtype=float)
     every = np.full(d, True)
     unit = BlockwiseDesign(design, ScaleRows(first, np.ones(d), every), d).largest()
@@ -183,68 +183,167 @@ def _fit_centred(
 def _fit_block(
     gram: _Gram, samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, stray: float
 ) -> list[ERMFit]:
-    (design, y, k), lam = samples, np.array(ridges, dtype=float)
-    before, nothing = design.passes, np.full(lam.size, np.inf)
-    tall = design.n_samples >= design.dimension
-    convexity = np.array([max(gram.convexity(ridge) - stray, ridge) for ridge in ridges])
-    root, level = np.sqrt(weights_or_ones(samples.weights, y.size)), np.zeros((k, 1))
-    if samples.features is not None:
-        level[:, 0] = np.bincount(y, root**2, k) / (root**2).sum()
-    Y = (np.eye(k)[:, y] - level) * root
-    solution = gram.solve(design.back(Y) if tall else Y, lam)
-    W, fields = np.zeros((lam.size, k, design.dimension)), np.full((lam.size, *Y.shape), np.nan)
-    norm, bound, met, stop = np.nan * nothing, nothing, nothing < 0, False
-    kept = W, fields, norm, bound
+    """Return the fits at a few λ, solved side by side and corrected by iterative refinement."""
+    solve = _RefinedSolve(gram, samples, ridges, tol, stray)
+    solve.setup()
     try:
-        for step in range(_CORRECTIONS + 1):
-            W = solution if tall else design.back(solution)
-            fields = design.fields(W)
-            misfit = Y - fields
-            residual = design.back(misfit) if tall else misfit
-            residual = residual - lam[:, None, None] * solution
-            G = residual if tall else design.back(residual)
-            norm, enough = norms(G), tol * norms(W)
-            # (AᵀA + λ)⁻¹Aᵀ is not above (λ + σ²)^{−½}, σ the least singular value: L counts as 4.
-            sizes = lengths(fields), lengths(misfit), np.ones(1)
-            with np.errstate(divide="ignore", over="ignore"):
-                bound = certificate(design, None, convexity, W, G, sizes, 4.0, None, enough)[1]
-                bound = bound + stray * norms(W) / np.maximum(convexity, np.finfo(float).tiny)
-                if not tall:
-                    # W is AᵀC up to rounding, which A sees again, and so does the gradient there.
-                    off = sum_rounding(y.size) * (lengths(solution) @ design.row_norms)
-                    stretch = float(np.linalg.norm(design.row_norms))
-                    if ((stretch**2 + lam) * off > 0.5 * convexity * (enough - bound)).any():
-                        stretch = design.stretch
-                    bound = np.asarray(bound + off + (stretch**2 + lam) * off / convexity)
-            if step and (norm >= kept[2]).all():  # rounding has the upper hand
-                W, fields, norm, bound = kept
-            met = bound <= tol * norms(W)
-            if met.all() or step == _CORRECTIONS or W is kept[0]:
-                break
-            kept = W, fields, norm, bound
-            solution = solution + gram.solve(residual, lam)
-        if not met.all():  # no relative bound can be met where AᵀY is only rounding: W = 0 there
-            slope = float(np.linalg.norm(design.back(Y)))
-            rounding = (8 * EPS + sum_rounding(y.size)) * float(design.row_norms.sum())
-            if slope <= rounding:
-                bound = (slope + rounding) / np.maximum(convexity, np.finfo(float).tiny)
-                W, norm, met = 0 * W, slope + 0 * norm, met | True
+        while not solve.ended:
+            solve.certify()
+            if not solve.ended:
+                solve.correct()
+        solve.zero_where_minimal()
     except KeyboardInterrupt:
-        stop = True
-    fits = [
-        fit_at(
-            samples,
-            loss.name,
-            ridge,
-            W[i].T.copy(),
-            fields[i] + level * root,
-            0.5 * float(((Y - fields[i]) ** 2).sum()),
-            float(bound[i]),
-            Status.OK if met[i] else Status.TOLERANCE_NOT_MET,
-            gradient_norm=float(norm[i]),
-            n_iter=step + 1,
-            matrix_passes=(design.passes - before) / lam.size,
+        solve.interrupted = True
+    return solve.finalize(loss)
+
+
+@dataclass(frozen=True)
+class _Certified:
+    """Weights W (L, k, d), fields (L, k, n), the gradients' norms and the bounds, (L,) both."""
+
+    W: Array
+    fields: Array
+    gradient_norm: Array
+    bound: Array
+
+
+class _RefinedSolve:
+    """Solves at L ridges side by side, each followed by a certificate and corrections.
+
+    Y : (k, n) one-hot labels, centred where the features are, times the roots of their weights
+    level : (k, 1) what was subtracted from the labels
+    solution : W (L, k, d) if n ≥ d, else the dual C (L, k, n) with W = CA
+    residual : of the equations at the solution, in the same shape
+    best : the last solution whose gradient was smaller than the one before
+    met : (L,) whether the bound is within the tolerance
+    """
+
+    def __init__(
+        self, gram: _Gram, samples: Samples, ridges: Sequence[float], tol: float, stray: float
+    ) -> None:
+        design, y, k = samples
+        self.gram = gram
+        self.samples = samples
+        self.design = design
+        self.ridges = ridges
+        self.lam = np.array(ridges, dtype=float)
+        self.tol = tol
+        self.stray = stray
+        self.passes_before = design.passes
+        self.tall = design.n_samples >= design.dimension
+        self.convexity = np.array([max(gram.convexity(ridge) - stray, ridge) for ridge in ridges])
+        self.sqrt_weights = np.sqrt(weights_or_ones(samples.weights, y.size))
+        self.level = np.zeros((k, 1))
+        if samples.features is not None:
+            counts = self.sqrt_weights**2
+            self.level[:, 0] = np.bincount(y, counts, k) / counts.sum()
+        self.Y = (np.eye(k)[:, y] - self.level) * self.sqrt_weights
+        count = self.lam.size
+        self.best = _Certified(
+            np.zeros((count, k, design.dimension)),
+            np.full((count, *self.Y.shape), np.nan),
+            np.full(count, np.nan),
+            np.full(count, np.inf),
         )
-        for i, ridge in enumerate(ridges)
-    ]
-    return [stopped(fit) for fit in fits] if stop else fits
+        self.met = np.full(count, False)
+        self.n_corrections = 0
+        self.ended = False
+        self.interrupted = False
+
+    def setup(self) -> None:
+        """Solve the equations a first time."""
+        right = self.Y
+        if self.tall:
+            right = self.design.back(self.Y)
+        self.solution = self.gram.solve(right, self.lam)
+
+    def certify(self) -> None:
+        """Compute the gradient from A itself, keep the solution if it is better, and judge it."""
+        design = self.design
+        W = self.solution
+        if not self.tall:
+            W = design.back(self.solution)
+        if self.n_corrections == 0:
+            self.best = replace(self.best, W=W)  # what an interruption would leave
+        fields = design.fields(W)
+        misfit = self.Y - fields
+        residual = misfit
+        if self.tall:
+            residual = design.back(misfit)
+        self.residual = residual - self.lam[:, None, None] * self.solution
+        G = self.residual
+        if not self.tall:
+            G = design.back(self.residual)
+        norm = norms(G)
+        new = _Certified(W, fields, norm, self.bounds(W, G, fields, misfit))
+        rounding_rules = self.n_corrections > 0 and bool((norm >= self.best.gradient_norm).all())
+        if not rounding_rules:
+            self.best = new
+        self.met = self.best.bound <= self.tol * norms(self.best.W)
+        last = self.n_corrections == _CORRECTIONS
+        self.ended = bool(self.met.all()) or last or rounding_rules
+
+    def bounds(self, W: Array, G: Array, fields: Array, misfit: Array) -> Array:
+        """Return bounds (L,) on ‖W − Ŵ‖ from the gradients G (L, k, d), rounding included."""
+        design = self.design
+        convexity = self.convexity
+        enough = self.tol * norms(W)
+        # (AᵀA + λ)⁻¹Aᵀ is not above (λ + σ²)^{−½}, σ the least singular value: L counts as 4.
+        sizes = lengths(fields), lengths(misfit), np.ones(1)
+        with np.errstate(divide="ignore", over="ignore"):
+            bound = certificate(design, None, convexity, W, G, sizes, 4.0, None, enough)[1]
+            bound = bound + self.stray * norms(W) / np.maximum(convexity, np.finfo(float).tiny)
+            if self.tall:
+                return bound
+            # W is AᵀC up to rounding, which A sees again, and so does the gradient there.
+            off = sum_rounding(design.n_samples) * (lengths(self.solution) @ design.row_norms)
+            stretch = float(np.linalg.norm(design.row_norms))
+            if ((stretch**2 + self.lam) * off > 0.5 * convexity * (enough - bound)).any():
+                stretch = design.stretch
+            return np.asarray(bound + off + (stretch**2 + self.lam) * off / convexity)
+
+    def correct(self) -> None:
+        """Solve for the residual: one round of iterative refinement."""
+        self.solution = self.solution + self.gram.solve(self.residual, self.lam)
+        self.n_corrections += 1
+
+    def zero_where_minimal(self) -> None:
+        """Return W = 0 where AᵀY is only rounding: no relative bound can be met there."""
+        if self.met.all():
+            return
+        design = self.design
+        slope = float(np.linalg.norm(design.back(self.Y)))
+        rounding = (8 * EPS + sum_rounding(design.n_samples)) * float(design.row_norms.sum())
+        if slope <= rounding:
+            convexity = np.maximum(self.convexity, np.finfo(float).tiny)
+            self.best = _Certified(
+                np.zeros_like(self.best.W),
+                self.best.fields,
+                np.full_like(self.best.gradient_norm, slope),
+                (slope + rounding) / convexity,
+            )
+            self.met = np.full(self.met.shape, True)
+
+    def finalize(self, loss: Loss) -> list[ERMFit]:
+        """Return the best solutions as fits, one a λ."""
+        best = self.best
+        fits = []
+        for i, ridge in enumerate(self.ridges):
+            status = Status.TOLERANCE_NOT_MET
+            if self.met[i]:
+                status = Status.OK
+            fit = fit_at(
+                self.samples,
+                loss.name,
+                ridge,
+                best.W[i].T.copy(),
+                best.fields[i] + self.level * self.sqrt_weights,
+                0.5 * float(((self.Y - best.fields[i]) ** 2).sum()),
+                float(best.bound[i]),
+                status,
+                gradient_norm=float(best.gradient_norm[i]),
+                n_iter=self.n_corrections + 1,
+                matrix_passes=(self.design.passes - self.passes_before) / self.lam.size,
+            )
+            fits.append(stopped(fit) if self.interrupted else fit)
+        return fits

@@ -20,6 +20,8 @@ One λ at a time, in a way that counts where k is large:
   conjugate gradients.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,8 +45,10 @@ from polyceptron.problem.losses import Loss
 from polyceptron.rows import Status
 
 MANY = 24  # classes from which this is the quicker way
-_LOOSE, _STEPS = 0.3, 100
-_PAIRS, _QUICK = 10, 40  # steps of L-BFGS that are remembered, and made
+_LOOSE = 0.3  # of the gradient, that an inner solve may leave at most
+_STEPS = 100  # of a descent
+_PAIRS = 10  # steps that L-BFGS remembers
+_QUICK = 40  # steps of L-BFGS, before Newton's method takes over
 _NEAR = 1e-5  # of the steepest gradient: what is left is for Newton's method
 _TINY = 1e-5  # of the Hessian's mean eigenvalue at the start, the ridge up to which none are made
 _COARSE = float(np.finfo(np.float32).eps) / EPS
@@ -74,6 +78,10 @@ def fit_softmax(
         if fit.status != Status.OK:  # all in double precision
             done[ridge] = erm_fit.fit_newton(samples, loss, [ridge], tol, fit.weights, objective)[0]
     return [done.get(r) or erm_fit.stopped_at(0 * fit.weights, r, loss.name) for r in ridges]
+
+
+_Pair = tuple[AnyArray, AnyArray, float]
+"""A step s and the change t of the gradient along it, (1, k, d) both, with ⟨s, t⟩."""
 
 
 class _Point(NamedTuple):
@@ -116,17 +124,17 @@ class _Inverse:
 
     vectors: AnyArray
     eased: AnyArray
-    pairs: list[tuple[AnyArray, AnyArray, float]]
+    pairs: list[_Pair]
 
     def learn(self, s: AnyArray, t: AnyArray) -> None:
-        """From now on t is taken to s."""
+        """Remember that the inverse Hessian takes the change t of the gradient to the step s."""
         s, t = s.astype(np.float32), t.astype(np.float32)
         if (both := float(newton.dots(s, t)[0])) > 0:
             self.pairs.append((s, t, both))
             del self.pairs[:-_PAIRS]
 
     def __call__(self, r: AnyArray, at: Any = None) -> AnyArray:
-        """Of r (1, k, d), by the two loops of L-BFGS."""
+        """Apply the inverse Hessian to r (1, k, d), by the two loops of L-BFGS."""
         q, parts = r.copy(), list[Any]()
         for s, t, both in reversed(self.pairs):
             parts.append(newton.dots(s, q)[0] / both)
@@ -169,66 +177,20 @@ class _ManyClasses:
         return _Point(value, slope + pulls * U, losses, sizes, single, len(found) > 1 or not single)
 
     def fit(self, loss: str, ridge: float, tol: float, start: Array | None) -> ERMFit:
-        """To relative distance `tol`, or as near as it comes; `start` (d, k)."""
-        design, free = self.samples.design, self.samples.intercept
-        k, before, ridges = self.samples.n_classes, design.passes, np.array([ridge])
-        pulls = newton.by_feature(pulls_of(free, ridges))
-        U = np.zeros((1, k, design.dimension))
-        if start is not None:
-            U[0] = (start - start.mean(1, keepdims=True)).T
-        bound, steps, slow, status = math.inf, 0, 0, Status.TOLERANCE_NOT_MET
-        inverse = self.inverse(ridge, [])
-        quick = _QUICK if ridge > _TINY * np.mean(1 / inverse.eased) else 0
-        if start is None and quick:
-            D = -inverse(self.slope)
-            D -= D.mean(1, keepdims=True)
-            U = self.length(U, D, float((self.slope * D).sum()), pulls) * D
-        here, pairs = self.look(U, pulls, np.float32), list[Any]()
-        last = norm = float(np.linalg.norm(here.slope))
+        """Fit to relative distance `tol`, or as near as single precision comes; `start` (d, k)."""
+        descent = _Descent(self, ridge, tol, start)
         try:
-            while steps < _STEPS and slow < 3 and 0 < norm < math.inf:
-                goal = tol * ridge * (size := float(size_of(free, U)[0]))
-                unit, enough = (_COARSE, math.inf) if here.single else (1.0, tol * size)
-                at = design, np.array([size]), ridges, *here.sizes[:2], unit
-                hidden = float(objectives.roundings(*at)[1][0])
-                if norm <= goal and here.sure:
-                    own, smoothness = (design, free, ridges, U), self.objective.smoothness
-                    more: Any = here.sizes, smoothness, self.total, np.array([enough]), unit
-                    bound = float(certificate(*own, here.slope, *more)[1][0])
-                    if bound <= tol * size:
-                        status = Status.OK
-                        break
-                    if not here.single:
-                        goal *= 0.3 * norm / (ridge * bound)
-                if here.single and norm <= max(0.9 * goal, 0.3 * hidden):
-                    here = self.look(U, pulls, np.float64)
-                    last = norm = float(np.linalg.norm(here.slope))
-                    continue
-                rest, inverse = None, self.inverse(ridge, pairs)
-                if steps >= quick or not here.single or norm < _NEAR * self.steepest:
-                    rest = min(_LOOSE, max(math.sqrt(norm / self.steepest), 0.5 * goal / norm))
-                U, here = self.step(U, here, pulls, inverse, rest)
-                steps, norm = steps + 1, float(np.linalg.norm(here.slope))
-                slow, last = slow + (not here.single and norm > 0.5 * last), norm
-                near = norm / (ridge * size) if size else math.inf
-                design.watch.step(steps, _STEPS, near, tol, here.value / design.n_samples)
-                design.watch.checkpoint.save(partial(dict, **{str(ridge): U[0].T}))
+            while descent.goes_on:
+                descent.check_convergence()
+                if descent.status == Status.OK:
+                    break
+                if descent.single_precision_is_spent:
+                    descent.continue_in_double()
+                else:
+                    descent.step()
         except KeyboardInterrupt:
-            bound, norm, status = math.inf, math.nan, Status.INTERRUPTED
-        p = self.softmax[0] if bound < math.inf else np.full((k, 1), math.nan)
-        return erm_fit.fit_at(
-            self.samples,
-            loss,
-            ridge,
-            np.ascontiguousarray(U[0].T),
-            p,
-            here.losses,
-            bound,
-            status,
-            gradient_norm=norm,
-            n_iter=steps,
-            matrix_passes=design.passes - before,
-        )
+            descent.interrupt()
+        return descent.finalize(loss)
 
     def step(
         self, U: Array, here: _Point, pulls: Array, inverse: _Inverse, rest: float | None
@@ -277,7 +239,7 @@ class _ManyClasses:
         near: Any = {"bounds": (-4, 4), "options": {"xatol": 0.05}}
         return math.exp(minimize_scalar(lambda u: value(math.exp(u)), **near).x)
 
-    def inverse(self, ridge: float, pairs: list[Any]) -> _Inverse:
+    def inverse(self, ridge: float, pairs: list[_Pair]) -> _Inverse:
         """About the inverse Hessian of this λ at the last point that was looked at."""
         p, share = self.softmax[0], self.share.astype(np.float32)
         a = np.array([share @ (own * (1 - own)) for own in p]) / np.float32(share.size)
@@ -291,3 +253,167 @@ class _ManyClasses:
         """Σ_μ ∂²ℓ_μ (1, k−1, k−1), no more than it is: it is known in single precision."""
         found = self.curvature().total()
         return found - 1e-6 * np.trace(found[0]) * np.eye(len(found[0]))
+
+
+class _Descent:
+    """The descent at one λ: L-BFGS first, then Newton's method, one method a part of a step.
+
+    U : weights (1, k, d)
+    here : the objective there, first in single precision
+    gradient_norm, last_norm : of this point, and of the one before in the same precision
+    n_steps : steps made so far
+    n_quick : steps that are made by L-BFGS, before Newton's method takes over
+    n_slow : steps in double precision that did not halve the gradient
+    goal : the gradient's norm to reach
+    bound : on ‖U − Û‖, once there is one
+    """
+
+    def __init__(self, solver: _ManyClasses, ridge: float, tol: float, start: Array | None) -> None:
+        self.solver = solver
+        self.samples = solver.samples
+        self.ridge = ridge
+        self.tol = tol
+        self.passes_before = self.samples.design.passes
+        self.pulls = newton.by_feature(pulls_of(self.samples.intercept, np.array([ridge])))
+        self.pairs: list[_Pair] = []
+        self.n_quick = 0
+        inverse = solver.inverse(ridge, [])
+        if ridge > _TINY * np.mean(1 / inverse.eased):
+            self.n_quick = _QUICK
+        self.U = self.first_weights(start, inverse)
+        self.here = solver.look(self.U, self.pulls, np.float32)
+        self.gradient_norm = float(np.linalg.norm(self.here.slope))
+        self.last_norm = self.gradient_norm
+        self.size = 0.0
+        self.goal = 0.0
+        self.bound = math.inf
+        self.n_steps = 0
+        self.n_slow = 0
+        self.status = Status.TOLERANCE_NOT_MET
+
+    def first_weights(self, start: Array | None, inverse: _Inverse) -> Array:
+        """Return `start` (d, k) as (1, k, d), or a first step from zero, which needs no fields."""
+        U = np.zeros((1, self.samples.n_classes, self.samples.design.dimension))
+        if start is not None:
+            U[0] = (start - start.mean(1, keepdims=True)).T
+        elif self.n_quick:
+            slope = self.solver.slope
+            D = -inverse(slope)
+            D -= D.mean(1, keepdims=True)
+            U = self.solver.length(U, D, float((slope * D).sum()), self.pulls) * D
+        return U
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether another step may help: a few slow ones in double precision are enough."""
+        return self.n_steps < _STEPS and self.n_slow < 3 and 0 < self.gradient_norm < math.inf
+
+    @property
+    def rounding_unit(self) -> float:
+        """The unit of rounding of this point, in that of doubles."""
+        return _COARSE if self.here.single else 1.0
+
+    def check_convergence(self) -> None:
+        """Set the goal, and ask for the certificate where the gradient has reached it."""
+        self.size = float(size_of(self.samples.intercept, self.U)[0])
+        self.goal = self.tol * self.ridge * self.size
+        if self.gradient_norm > self.goal or not self.here.sure:
+            return
+        self.bound = self.certified_distance()
+        if self.bound <= self.tol * self.size:
+            self.status = Status.OK
+        elif not self.here.single:
+            self.goal *= 0.3 * self.gradient_norm / (self.ridge * self.bound)
+
+    def certified_distance(self) -> float:
+        """Return a bound on ‖U − Û‖, what rounding hides included."""
+        enough = math.inf
+        if not self.here.single:
+            enough = self.tol * self.size
+        found = certificate(
+            self.samples.design,
+            self.samples.intercept,
+            np.array([self.ridge]),
+            self.U,
+            self.here.slope,
+            self.here.sizes,
+            self.solver.objective.smoothness,
+            self.solver.total,
+            np.array([enough]),
+            self.rounding_unit,
+        )
+        return float(found[1][0])
+
+    @property
+    def single_precision_is_spent(self) -> bool:
+        """Whether the gradient is near its goal, or near its rounding in single precision."""
+        if not self.here.single:
+            return False
+        fields, residuals, _ = self.here.sizes
+        hidden = objectives.roundings(
+            self.samples.design,
+            np.array([self.size]),
+            np.array([self.ridge]),
+            fields,
+            residuals,
+            self.rounding_unit,
+        )[1]
+        return self.gradient_norm <= max(0.9 * self.goal, 0.3 * float(hidden[0]))
+
+    def continue_in_double(self) -> None:
+        """Look at the same weights again in double precision."""
+        self.here = self.solver.look(self.U, self.pulls, np.float64)
+        self.gradient_norm = float(np.linalg.norm(self.here.slope))
+        self.last_norm = self.gradient_norm
+
+    def inner_tolerance(self) -> float | None:
+        """Return the share of the gradient that a Newton step may leave; None for L-BFGS."""
+        steepest = self.solver.steepest
+        norm = self.gradient_norm
+        quick = self.n_steps < self.n_quick and self.here.single and norm >= _NEAR * steepest
+        if quick:
+            return None
+        return min(_LOOSE, max(math.sqrt(norm / steepest), 0.5 * self.goal / norm))
+
+    def step(self) -> None:
+        """Make one step, and tell whoever watches the fit."""
+        inverse = self.solver.inverse(self.ridge, self.pairs)
+        found = self.solver.step(self.U, self.here, self.pulls, inverse, self.inner_tolerance())
+        self.U, self.here = found
+        self.n_steps += 1
+        self.gradient_norm = float(np.linalg.norm(self.here.slope))
+        if not self.here.single and self.gradient_norm > 0.5 * self.last_norm:
+            self.n_slow += 1
+        self.last_norm = self.gradient_norm
+        distance = math.inf
+        if self.size:
+            distance = self.gradient_norm / (self.ridge * self.size)
+        watch = self.samples.design.watch
+        mean_value = self.here.value / self.samples.design.n_samples
+        watch.step(self.n_steps, _STEPS, distance, self.tol, mean_value)
+        watch.checkpoint.save(partial(dict, **{str(self.ridge): self.U[0].T}))
+
+    def interrupt(self) -> None:
+        """Forget what is known of the distance to the minimiser."""
+        self.bound = math.inf
+        self.gradient_norm = math.nan
+        self.status = Status.INTERRUPTED
+
+    def finalize(self, loss: str) -> ERMFit:
+        """Return the weights as a fit; the softmax decides like the fields, if it is known."""
+        softmax_or_nan = np.full((self.samples.n_classes, 1), math.nan)
+        if self.bound < math.inf:
+            softmax_or_nan = self.solver.softmax[0]
+        return erm_fit.fit_at(
+            self.samples,
+            loss,
+            self.ridge,
+            np.ascontiguousarray(self.U[0].T),
+            softmax_or_nan,
+            self.here.losses,
+            self.bound,
+            self.status,
+            gradient_norm=self.gradient_norm,
+            n_iter=self.n_steps,
+            matrix_passes=self.samples.design.passes - self.passes_before,
+        )
