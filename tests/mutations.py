@@ -56,9 +56,9 @@ MUTATIONS = [
     ),
     Mutation(
         "cavity variance with correlated features",
-        "message_passing/iteration.py",
-        "new = s / np.maximum(1 - s * D, _FLAT)",
-        "new = s",
+        "message_passing/correlated.py",
+        "cavity_variance = s / np.maximum(1 - s * D, LEAST_VARIANCE_RATIO)",
+        "cavity_variance = s",
         f"{CORRELATED}::test_cavity_fields_are_those_of_runs_without_the_sample",
     ),
     Mutation(
@@ -346,7 +346,7 @@ MUTATIONS = [
     ),
     Mutation(
         "whitening: the precision's scale",
-        "message_passing/posterior_mean.py",
+        "message_passing/run.py",
         "precision * self.scale**2)\n        return RowEstimate",
         "precision * self.scale)\n        return RowEstimate",
         "tests/agreement/test_spectra_simulated.py",
@@ -388,16 +388,16 @@ MUTATIONS = [
     ),
     Mutation(
         "AMP: the Onsager term dropped",
-        "message_passing/iteration.py",
+        "message_passing/steps.py",
         "omega = fields - self.V * self.scores",
         "omega = fields",
         "tests/agreement/test_amp_state_evolution.py::test_runs_follow_state_evolution",
     ),
     Mutation(
         "AMP: Λ per direction",
-        "message_passing/iteration.py",
-        "for _, curvature in found) / (d * directions)",
-        "for _, curvature in found) / d",
+        "message_passing/steps.py",
+        "total_curvature / (self.design.dimension * directions)",
+        "total_curvature / self.design.dimension",
         "tests/agreement/test_amp_state_evolution.py::test_runs_follow_state_evolution",
     ),
     Mutation(

@@ -15,9 +15,9 @@ from polyceptron.lab.results import summary_frame as summary_frame
 from polyceptron.lab.spec import load_spec as load_spec
 from polyceptron.lab.spec import parse_spec as parse_spec
 from polyceptron.lab.sweep import run_sweep as run_sweep
-from polyceptron.message_passing.posterior_mean import AMPResult as AMPResult
 from polyceptron.message_passing.posterior_mean import amp as amp
 from polyceptron.message_passing.posterior_mean import amp_erm as amp_erm
+from polyceptron.message_passing.result import AMPResult as AMPResult
 from polyceptron.problem import ERM as ERM
 from polyceptron.problem import BayesOptimal as BayesOptimal
 from polyceptron.problem import Channel as Channel

@@ -10,6 +10,8 @@ judged by the lengths of a thousand of its rows; tolerance and number of iterati
 than before.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import time
@@ -24,18 +26,27 @@ import numpy as np
 
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_readable, check_writable, write_atomically
+from polyceptron.numerics import Array
 from polyceptron.progress import say
 from polyceptron.rows import Status
 
-State = dict[str, Any]  # of arrays and numbers
-FIRST_SECONDS = 2.0  # without a word
+State = dict[str, Any]
+"""The arrays and numbers that a part of a fit saves, by name."""
+
+# Seconds before the first line on standard error, and between two lines: short fits say nothing.
+FIRST_SECONDS = 2.0
 LINE_SECONDS = 5.0
-_BEAT_SECONDS = 0.5
+
+# Least seconds between two calls of the callback for passes over X inside one iteration.
+SECONDS_BETWEEN_CALLS = 0.5
+
+# Steps back from which the recent rate of convergence is measured.
+RECENT_STEPS = 8
 
 
 @dataclass(frozen=True)
 class FitProgress:
-    """A fit at one moment.
+    """The progress of a fit at one moment.
 
     Attributes
     ----------
@@ -83,12 +94,28 @@ Callback = Callable[[FitProgress], object]
 
 
 class Checkpoint:
-    """Where a fit is kept: nowhere, until a file is opened for one problem."""
+    """The file in which the state of a fit is kept; none, until `open` is called with a path.
+
+    The file is an .npz archive with the arrays "part/name" of each part of the fit, "problem"
+    (JSON: shape, checksum of the labels, settings) and "lengths", norms of a thousand rows of X.
+    """
 
     path: Path | None = None
 
     def open(self, path: Any, every: Any, design: Any, y: Any, **settings: Any) -> None:
-        """Keep the fit of this design and labels at a path (None: nowhere), or an error message."""
+        """Keep the fit of this design and labels (n,) in the file `path`; None keeps it nowhere.
+
+        Parameters
+        ----------
+        path : str, Path or None
+            The file.
+        every : float
+            Seconds between two writes.
+        design, y
+            X (n, d) and labels (n,).
+        **settings
+            What a saved state must agree in to be of the same fit.
+        """
         if path is None:
             return
         if not isinstance(path, str | Path):
@@ -108,16 +135,21 @@ class Checkpoint:
             **{name: str(value) for name, value in settings.items()},
         }
         self._next = time.monotonic() + self.every
-        self._part, self._others = "", State()
+        self._part = ""
+        self._others = State()
         self._warned = False
 
     def load(self, part: str = "fit") -> State | None:
-        """What was saved of a part, None where nothing is; an error message for another fit's."""
-        above = f"{part}/"
-        saved = {n.removeprefix(above): v for n, v in self._read().items() if n.startswith(above)}
-        return {name: v if v.ndim else v.item() for name, v in saved.items()} or None
+        """Return what was saved of a part, or None; raise InvalidInput for another fit's file."""
+        prefix = f"{part}/"
+        saved = State()
+        for name, array in self._read().items():
+            if name.startswith(prefix):
+                saved[name.removeprefix(prefix)] = array if array.ndim else array.item()
+        return saved or None
 
     def _read(self) -> State:
+        """Return all arrays in the file, by "part/name"; nothing where there is no file."""
         if self.path is None or not self.path.exists():
             return {}
         check_readable(self.path, "checkpoint")
@@ -131,19 +163,28 @@ class Checkpoint:
                 f"{str(self.path)!r} is no checkpoint, or a damaged one ({type(error).__name__}): "
                 "remove it, or give another path"
             ) from None
-        other = [name for name, value in self._problem.items() if problem.get(name) != value]
-        same = lengths.shape == self._lengths.shape  # lengths may be summed in another order
-        if not other and not (same and np.allclose(lengths, self._lengths, rtol=1e-5, atol=0)):
-            other = ["X"]
-        if other:
+        different = self._differences(problem, lengths)
+        if different:
             raise InvalidInput(
                 f"the checkpoint {str(self.path)!r} is of another fit (not the same: "
-                f"{', '.join(other)}): remove it, or give another path"
+                f"{', '.join(different)}): remove it, or give another path"
             )
         return state
 
+    def _differences(self, problem: dict[str, Any], lengths: Array) -> list[str]:
+        """Return the names of what differs between the file's fit and this one."""
+        names = [name for name, value in self._problem.items() if problem.get(name) != value]
+        if names:
+            return names
+        # Not exactly: norms of rows may be summed in another order.
+        if lengths.shape != self._lengths.shape:
+            return ["X"]
+        if not np.allclose(lengths, self._lengths, rtol=1e-5, atol=0):
+            return ["X"]
+        return []
+
     def save(self, state: Callable[[], State], part: str = "fit", *, now: bool = False) -> None:
-        """Write the state of a part, beside the others', if the time has come, or now.
+        """Write the state of a part of the fit if `every` seconds have passed, or if `now`.
 
         A fit goes on without its checkpoint where that cannot be written, with one warning.
         """
@@ -158,47 +199,87 @@ class Checkpoint:
         self._next = time.monotonic() + self.every
 
     def _write(self, state: State, part: str) -> None:
-        """Write the state of a part, beside those of the others."""
+        """Write the state of a part; what other parts have saved stays in the file."""
         assert self.path is not None
-        if part != self._part:  # what the others have saved stays
-            saved, own = self._read(), f"{part}/"
-            self._part, self._others = part, {n: saved[n] for n in saved if not n.startswith(own)}
-        given = self._others | {f"{part}/{name}": value for name, value in state.items()}
-        given |= {"problem": json.dumps(self._problem), "lengths": self._lengths}
+        prefix = f"{part}/"
+        if part != self._part:
+            saved = self._read()
+            self._part = part
+            self._others = {name: saved[name] for name in saved if not name.startswith(prefix)}
+        arrays = self._others | {f"{prefix}{name}": value for name, value in state.items()}
+        arrays["problem"] = json.dumps(self._problem)
+        arrays["lengths"] = self._lengths
 
         def write(path: Path) -> None:
             with path.open("wb") as file:
-                np.savez(file, **given)
+                np.savez(file, **arrays)
 
         write_atomically(self.path, write)
 
 
+@dataclass(frozen=True)
+class _PastStep:
+    """When an iteration ended, and the logarithm of its change."""
+
+    seconds: float
+    iteration: int
+    log_change: float
+
+    def falling_rate(self, earlier: _PastStep) -> float:
+        """Return how fast ln(change) has fallen since an earlier step, per second."""
+        return (earlier.log_change - self.log_change) / (self.seconds - earlier.seconds)
+
+
 class Watch:
-    """Tells callback and reader of a fit's iterations; silent unless asked."""
+    """Reports a fit's iterations to a callback and to standard error; silent unless asked.
+
+    Parameters
+    ----------
+    name : str
+        What is fitted.
+    verbose : int
+        0 for no lines, 1 for one every few seconds, 2 for one at each iteration.
+    callback : callable or None
+        Is called with a `FitProgress` at each iteration.
+    """
 
     def __init__(self, name: str = "fit", verbose: Any = 0, callback: Callback | None = None):
         if not isinstance(verbose, int) or verbose < 0:
             raise InvalidInput(f"verbose must be 0, 1 or 2, got {verbose!r}")
         if callback is not None and not callable(callback):
             raise InvalidInput(f"callback must be a function of one argument, got {callback!r}")
-        self.verbose, self.callback = int(verbose), callback
+        self.verbose = int(verbose)
+        self.callback = callback
         self.checkpoint = Checkpoint()
         self._begin = time.monotonic()
         self._last = FitProgress(name, 0, 0, math.inf, 0.0, None, 0.0, 0.0, None)
-        self._past: list[tuple[float, int, float]] = []
-        self._next_beat, self._next_line = _BEAT_SECONDS, FIRST_SECONDS
+        self._past: list[_PastStep] = []
+        self._next_call = SECONDS_BETWEEN_CALLS
+        self._next_line = FIRST_SECONDS
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nobody asked for reports."""
+        return self.callback is None and not self.verbose
 
     def step(
         self, iteration: int, max_iter: int, change: float, target: float, objective: Any = None
     ) -> None:
-        if self.callback is None and not self.verbose:
+        """Report an iteration of at most `max_iter`, its change, and the change it aims at.
+
+        An infinite change stands for work in `max_iter` known parts of equal length.
+        """
+        if self.is_silent:
             return
         now = time.monotonic() - self._begin
-        if self._past and (iteration < self._past[-1][1] or change < self._past[-1][2] == math.inf):
-            self._past.clear()  # another part of the work, or the first change that is known
+        if self._past:
+            last = self._past[-1]
+            is_another_part = iteration < last.iteration
+            is_first_known_change = change < last.log_change == math.inf
+            if is_another_part or is_first_known_change:
+                self._past.clear()
         if change > 0:
-            self._past.append((now, iteration, math.log(change)))
-        left = self._left(iteration, max_iter, change, target)
+            self._past.append(_PastStep(now, iteration, math.log(change)))
         self._last = replace(
             self._last,
             iteration=iteration,
@@ -207,40 +288,55 @@ class Watch:
             target=target,
             objective=objective,
             seconds=now,
-            seconds_left=left,
+            seconds_left=self._seconds_left(max_iter, change, target),
         )
-        self._tell(whole=True)
+        self._report(whole_iteration=True)
 
     def read(self, passes: float) -> None:
-        if self.callback is None and not self.verbose:
+        """Report that X has been read so many times."""
+        if self.is_silent:
             return
         now = time.monotonic() - self._begin
-        if (left := self._last.seconds_left) is not None:
+        left = self._last.seconds_left
+        if left is not None:
             left = max(0.0, left - (now - self._last.seconds))
         self._last = replace(self._last, passes=passes, seconds=now, seconds_left=left)
-        if now >= self._next_beat:
-            self._tell(whole=False)
+        if now >= self._next_call:
+            self._report(whole_iteration=False)
 
-    def _left(self, iteration: int, max_iter: int, change: float, target: float) -> float | None:
-        """From the steeper slope of ln(change), of late or in all; None where it has not fallen."""
+    def _seconds_left(self, max_iter: int, change: float, target: float) -> float | None:
+        """Return the time until the change falls to its target, or until the last iteration.
+
+        The change is taken to go on falling exponentially, at its rate since the first step or
+        over recent ones, whichever is faster. None where it has not fallen.
+        """
         if len(self._past) < 2:
             return None
-        now, since = np.array(self._past[-1]), np.array([self._past[0], self._past[-8:][0]])
-        with np.errstate(invalid="ignore"):
-            seconds, steps, rises = (now - since).T
-        if steps[1] <= 0 or seconds[1] <= 0:
+        last = self._past[-1]
+        recent = self._past[-RECENT_STEPS:][0]
+        if last.iteration <= recent.iteration or last.seconds <= recent.seconds:
             return None
-        most, fall = (max_iter - iteration) * seconds[1] / steps[1], max(-rises / seconds)
-        if not 0 < fall < math.inf:
-            return float(most) if change == math.inf else None  # inf: of work in known parts
-        return float(min(most, max(0.0, math.log(change / target) / fall))) if change > 0 else 0.0
+        seconds_per_step = (last.seconds - recent.seconds) / (last.iteration - recent.iteration)
+        most = (max_iter - last.iteration) * seconds_per_step
+        if change == math.inf:  # work in known parts
+            return most
+        if change <= 0:
+            return 0.0
+        rate = max(last.falling_rate(self._past[0]), last.falling_rate(recent))
+        if not 0 < rate < math.inf:
+            return None
+        return min(most, max(0.0, math.log(change / target) / rate))
 
-    def _tell(self, whole: bool) -> None:
+    def _report(self, whole_iteration: bool) -> None:
+        """Call the callback, and write a line if it is time for one."""
         now = self._last.seconds
-        self._next_beat = now + _BEAT_SECONDS
+        self._next_call = now + SECONDS_BETWEEN_CALLS
         if self.callback is not None:
             self.callback(self._last)
-        if self.verbose and (now >= self._next_line or (whole and self.verbose > 1)):
+        if not self.verbose:
+            return
+        every_iteration = whole_iteration and self.verbose > 1
+        if now >= self._next_line or every_iteration:
             self._next_line = now + LINE_SECONDS
             say(str(self._last))
 
@@ -249,7 +345,7 @@ SILENT = Watch()
 
 
 def uninterrupted(found: Any) -> Any:
-    """The result of one fit of many; if it was interrupted, so is the work that it is part of."""
+    """Return the result of one fit of many; if it was interrupted, raise KeyboardInterrupt."""
     if found.status == Status.INTERRUPTED:
         raise KeyboardInterrupt
     return found

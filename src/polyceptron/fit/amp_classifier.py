@@ -45,7 +45,7 @@ from polyceptron.data.stored_designs import BlockwiseDesign, open_design
 from polyceptron.data.watching import uninterrupted
 from polyceptron.errors import InvalidInput
 from polyceptron.fit import linear_classifier as linear
-from polyceptron.message_passing.iteration import Posterior, correlated_amp
+from polyceptron.message_passing.correlated import Posterior, correlated_amp
 from polyceptron.message_passing.posterior_mean import amp
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.problem.channels import Channel, GaussianNoise, as_channel

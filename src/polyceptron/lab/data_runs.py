@@ -30,7 +30,7 @@ from polyceptron.data.stored_designs import open_design, scaled
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_archive, check_readable, read_npy_header
 from polyceptron.fit.erm_classifier import ERMClassifier
-from polyceptron.message_passing.posterior_mean import AMPResult
+from polyceptron.message_passing.result import AMPResult
 from polyceptron.numerics.averages import Average
 from polyceptron.problem import AnyTeacher, BayesOptimal
 from polyceptron.progress import steps

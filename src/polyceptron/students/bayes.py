@@ -11,7 +11,8 @@ from polyceptron.checks import check_size
 from polyceptron.data.checks import check_choice
 from polyceptron.data.watching import uninterrupted
 from polyceptron.errors import ComputationFailed
-from polyceptron.message_passing.posterior_mean import AMPResult, amp
+from polyceptron.message_passing.posterior_mean import amp
+from polyceptron.message_passing.result import AMPResult
 from polyceptron.numerics import Array
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.populations import AnyTeacher, Dataset, check_teacher

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from polyceptron.data.stored_designs import open_design
 from polyceptron.errors import InvalidInput
 from polyceptron.fit.amp_classifier import AMPClassifier, Correlated, principal
-from polyceptron.message_passing.iteration import correlated_amp
+from polyceptron.message_passing.correlated import correlated_amp
 from polyceptron.message_passing.posterior_mean import amp
 from polyceptron.problem import GaussianNoise, Teacher
 
