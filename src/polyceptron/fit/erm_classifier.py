@@ -29,6 +29,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.fit import linear_classifier as linear
 from polyceptron.fit import ridge_search as ridge_choice
 from polyceptron.fit.erm import fit_erm
+from polyceptron.fit.feature_tests import UNDETERMINED, Fitted, feature_frame
 from polyceptron.fit.linear_classifier import Scaling, TrainingData, fields_at, prior_shift
 from polyceptron.fit.separation import separation
 from polyceptron.fit.solvers.erm_fit import ERMFit, stopped_at
@@ -479,8 +480,6 @@ class ERMClassifier(linear.LinearClassifier):
         >>> list(found.columns[-3:]), bool(found.q_value.min() < 1e-3)
         (['statistic', 'p_value', 'q_value'], True)
         """
-        from polyceptron.fit.feature_tests import UNDETERMINED, Fitted, feature_frame
-
         data, loss, k = self._again(X, y, sample_weight), as_loss(self.loss), self.classes_.size
         endless = bool(self.separability_) or not math.isfinite(self.certificate_)
         if loss.scale_free or (self.ridge_ == 0 and endless):

@@ -24,6 +24,8 @@ from scipy.optimize import brentq
 from polyceptron.checks import as_numbers
 from polyceptron.data.labels import class_labels
 from polyceptron.errors import InvalidInput
+from polyceptron.fit.amp_classifier import AMPClassifier
+from polyceptron.fit.erm_classifier import ERMClassifier
 from polyceptron.numerics import Array
 from polyceptron.pictures.curves import curves_panel
 from polyceptron.pictures.matplotlib_figure import Axes, plot_panel
@@ -45,9 +47,6 @@ _MORE = (2, 10)  # times the data
 def matching_theory(clf: Any, n_classes: int, dimension: int) -> tuple[Teacher, Estimator]:
     """The teacher and the estimator whose theory describes `clf` on standardised features."""
     from sklearn.linear_model import LogisticRegression, RidgeClassifier
-
-    from polyceptron.fit.amp_classifier import AMPClassifier
-    from polyceptron.fit.erm_classifier import ERMClassifier
 
     last, _, searched = _unwrapped(clf)
     if isinstance(last, AMPClassifier):

@@ -29,6 +29,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
+from polyceptron.fit.erm_classifier import ERMClassifier
 from polyceptron.fit.separation import separation
 from polyceptron.numerics import Array
 from polyceptron.pictures import parts as pic
@@ -72,8 +73,6 @@ def measure(
     """All numbers of the report, and of Gaussian twins if asked; `progress` is told of steps."""
     from sklearn.model_selection import train_test_split
     from sklearn.pipeline import make_pipeline
-
-    from polyceptron.fit.erm_classifier import ERMClassifier
 
     drawn = table.y.size
     if drawn > _MOST:
