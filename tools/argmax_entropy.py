@@ -17,7 +17,7 @@ import numpy as np
 
 from polyceptron.numerics import AnyArray
 from polyceptron.problem.channels import GaussianNoise
-from polyceptron.sides.fields.information import Nodes, many_excess
+from polyceptron.sides.fields.information import InformationNodes, many_excess
 from polyceptron.theory.bayes.channel_table import few_pair
 
 CLASSES = (2, 3, 4, 5, 7, 10, 15, 24, 42, 80, 160, 320, 580, 840, 1000)
@@ -42,7 +42,7 @@ def coefficients(values: AnyArray) -> AnyArray:
 
 def direct(n_classes: int, theta: float) -> float:
     """G = Ψ/sin θ at one angle, computed anew; small angles have narrow layers and more nodes."""
-    nodes = Nodes(best=2, gaps=30 if theta < 0.1 else 20, step=0.6, bath=32, pairs=14)
+    nodes = InformationNodes(best=2, gaps=30 if theta < 0.1 else 20, step=0.6, bath=32, pairs=14)
     return many_excess(GaussianNoise(), math.sin(theta) ** 2, n_classes, nodes) / math.sin(theta)
 
 

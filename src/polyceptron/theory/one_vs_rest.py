@@ -69,7 +69,7 @@ LARGEST_LOG_RIDGE = math.log(1e3)  # no larger ridge is tried as a start
 SMALLEST_RIDGE_OF_SEARCH = 1e-8  # in the search for the best ridge
 
 
-class Nodes(NamedTuple):
+class BinaryNodes(NamedTuple):
     """Points with label 1: fields x of variance 1, shape (k, n), and their weights (n,)."""
 
     x: Array
@@ -108,7 +108,7 @@ class BinaryStudents:
     alpha: float
 
     @np.errstate(all="ignore")  # Far from a solution values may overflow.
-    def values(self, theta: Array, nodes: Nodes) -> Array:
+    def values(self, theta: Array, nodes: BinaryNodes) -> Array:
         """Return θ less θ after a round (5 rows), training error and loss: (7, R replicates)."""
         x, weight = nodes
         k = len(x)
@@ -176,7 +176,7 @@ class BinaryStudents:
             _log(sums.response),
         ]
 
-    def nodes(self, theta: Array, level: int) -> Nodes:
+    def nodes(self, theta: Array, level: int) -> BinaryNodes:
         """Return points that are placed for the law at θ."""
         below, weight, first = boundary_points(
             self.loss.coordinates,
@@ -185,7 +185,7 @@ class BinaryStudents:
             order_of(theta),
             level,
         )
-        return Nodes(np.concatenate([first[None], first - below]), N_REPLICATES * weight)
+        return BinaryNodes(np.concatenate([first[None], first - below]), N_REPLICATES * weight)
 
     def start(self) -> Array:
         """Return θ of the loss in all fields at twice the ridge: for the square loss that is it."""
@@ -195,7 +195,7 @@ class BinaryStudents:
         return np.array([log_tau, log_q, 0.5, log_V, -math.log(k - 1)])
 
     def solve(
-        self, theta: Array, nodes: Nodes, slopes: Array | None = None
+        self, theta: Array, nodes: BinaryNodes, slopes: Array | None = None
     ) -> SolvedAverages | None:
         """Return the solution next to θ on these points; None if Newton's method found none."""
         found = self.root(theta, nodes, slopes)
@@ -205,7 +205,7 @@ class BinaryStudents:
         all_slopes[:5] = found.jacobian
         return SolvedAverages(found.theta, self.values(found.theta, nodes), all_slopes)
 
-    def root(self, theta: Array, nodes: Nodes, slopes: Array | None) -> Root:
+    def root(self, theta: Array, nodes: BinaryNodes, slopes: Array | None) -> Root:
         """Run Newton's method from θ, with slopes ∂/∂θ (7, 5) of a solution near by if known."""
         jacobian = None
         if slopes is not None:
@@ -216,11 +216,11 @@ class BinaryStudents:
 
         return newton(equations, theta, tol=SOLUTION_TOLERANCE, jacobian=jacobian)
 
-    def means(self, theta: Array, nodes: Nodes) -> Array:
+    def means(self, theta: Array, nodes: BinaryNodes) -> Array:
         """Return the values averaged over all replicates, (7,)."""
         return np.asarray(self.values(theta, nodes).mean(axis=1))
 
-    def slopes(self, theta: Array, nodes: Nodes) -> Array:
+    def slopes(self, theta: Array, nodes: BinaryNodes) -> Array:
         """Return ∂/∂θ of the means, (7, 5)."""
         return np.asarray(approx_fprime(theta, self.means, DERIVATIVE_STEP, nodes))
 
@@ -289,7 +289,7 @@ class SolutionsOverRidge:
         return log_ridge + STEP_TO_LARGER_LOG_RIDGE
 
     def _tangent(
-        self, students: BinaryStudents, theta: Array, nodes: Nodes, slopes: Array
+        self, students: BinaryStudents, theta: Array, nodes: BinaryNodes, slopes: Array
     ) -> Array:
         """Return dθ/d ln λ (5,) at a solution, by a central difference in ln λ."""
         log_ridge = math.log(students.ridge)

@@ -67,7 +67,7 @@ def few_moments(channel: Channel, v: float, n_classes: int) -> tuple[float, floa
 
 
 @dataclass(frozen=True)
-class Nodes:
+class InformationNodes:
     """How many of each kind the rule of many classes has."""
 
     best: int = 1  # competitors integrated over
@@ -77,10 +77,12 @@ class Nodes:
     pairs: int = 18  # and for each of two; of wide channels two thirds
 
 
-_NODES = Nodes()
+_NODES = InformationNodes()
 
 
-def many_excess(channel: Channel, v: float, n_classes: int, nodes: Nodes = _NODES) -> float:
+def many_excess(
+    channel: Channel, v: float, n_classes: int, nodes: InformationNodes = _NODES
+) -> float:
     """The excess of four or more classes at residual variance v."""
     k, q = n_classes, max(1 - v, _SURE)
     law = channel.utility_law(v)
@@ -156,7 +158,9 @@ def _told(excess: AnyArray) -> AnyArray:
     return np.asarray((1 + excess) * np.log1p(excess))
 
 
-def best_others(k: int, root: float, nodes: Nodes) -> tuple[AnyArray, AnyArray, AnyArray]:
+def best_others(
+    k: int, root: float, nodes: InformationNodes
+) -> tuple[AnyArray, AnyArray, AnyArray]:
     """Nodes of the best of k − 1 normals (n, best), ln Φ of the last (n,), and weights (n,)."""
     grid = np.linspace(-12, 12, 4801)
     # As τ → 0 the label must sit beside the best competitor: its density is one more factor φ.
