@@ -22,71 +22,120 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Samples:
-    """X as a design, labels y (n,) in 0..k−1, and k, as which it unpacks; weights (n,) if any."""
+    """The samples of a data set; it unpacks as design, labels and number of classes.
+
+    Attributes
+    ----------
+    design : Design
+        X (n, d).
+    y : ndarray of int of shape (n,)
+        Labels in 0..k−1.
+    n_classes : int
+        k.
+    weights : ndarray of shape (n,) or None
+        Weights of the samples, None where all are 1.
+    intercept : Intercept or None
+        How the intercept is fitted (`fit.solvers.intercept`).
+    features : Design or None
+        The design that was given, where `design` has a further column for the intercept.
+    """
 
     design: Design
     y: Labels
     n_classes: int
     weights: Array | None = None
-    intercept: Any = None  # how the intercept is fitted, a `fit.solvers.intercept.Intercept`
-    features: Design | None = None  # the design given, where this one has a column for b
+    intercept: Any = None
+    features: Design | None = None
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.design, self.y, self.n_classes))
 
     @property
     def total(self) -> float:
-        """How many samples there are, counted by their weights."""
-        return float(self.y.size if self.weights is None else self.weights.sum())
+        """The sum of the samples' weights; their number where they have none."""
+        if self.weights is None:
+            return float(self.y.size)
+        return float(self.weights.sum())
 
     def error_rate(self, fields: Array) -> float:
-        """The fraction of samples whose largest field (k, n) is not the label's."""
+        """Return the fraction of samples whose largest field, of (k, n), is not the label's."""
         return float(np.average(fields.argmax(0) != self.y, weights=self.weights))
 
 
 def check_samples(X: Any, y: Any, n_classes: int | None, sample_weight: Any = None) -> Samples:
-    """X and y as an algorithm needs them, or an error message."""
+    """Return X and y as an algorithm needs them, or raise InvalidInput.
+
+    Parameters
+    ----------
+    X : array, memory map, sparse matrix or Dask array of shape (n, d)
+        Inputs. All of them are read once, to find entries that cannot be used.
+    y : array_like of int of shape (n,)
+        Labels in 0..k−1.
+    n_classes : int or None
+        k; None for as many as there are labels, each at least once.
+    sample_weight : array_like of shape (n,), default=None
+        Weights of the samples.
+
+    Returns
+    -------
+    Samples
+    """
     design = open_design(X)
     labels, k = check_labels(y, design.n_samples, n_classes)
-    weights = None
-    if sample_weight is not None:
-        weights = as_numbers(sample_weight, "sample_weight").astype(float)
-        if weights.shape != labels.shape:
-            raise InvalidInput(
-                f"sample_weight must have one number for each of the {labels.size} samples, got "
-                f"shape {weights.shape}"
-            )
-        if not (np.isfinite(weights).all() and (weights > 0).all()):
-            raise InvalidInput(
-                "sample_weight must be finite and above 0: leave out what has weight 0"
-            )
-        weights = None if (weights == 1).all() else weights
+    weights = _check_sample_weights(sample_weight, labels.size)
     design.check_entries()  # last, since it reads all of X
     return Samples(design, labels, k, weights)
 
 
+def _check_sample_weights(sample_weight: Any, n: int) -> Array | None:
+    """Return weights (n,) of the samples, None where all are 1, or raise InvalidInput."""
+    if sample_weight is None:
+        return None
+    weights = as_numbers(sample_weight, "sample_weight").astype(float)
+    if weights.shape != (n,):
+        raise InvalidInput(
+            f"sample_weight must have one number for each of the {n} samples, got shape "
+            f"{weights.shape}"
+        )
+    if not (np.isfinite(weights).all() and (weights > 0).all()):
+        raise InvalidInput("sample_weight must be finite and above 0: leave out what has weight 0")
+    if (weights == 1).all():
+        return None
+    return weights
+
+
 def check_intercept(intercept: Any) -> bool:
-    """Whether one is fitted, or an error message."""
+    """Return whether an intercept is fitted, or raise InvalidInput."""
     if not isinstance(intercept, bool | np.bool_):
         raise InvalidInput(f"intercept must be True or False, got {intercept!r}")
     return bool(intercept)
 
 
 def class_factors(class_weight: Any, samples: Samples) -> Array | None:
-    """Factors (n,) of the samples' losses by class, None for none; or an error message."""
+    """Return the factor of each sample's loss by its class, (n,), or raise InvalidInput.
+
+    Parameters
+    ----------
+    class_weight : None, "balanced", dict or array_like of shape (k,)
+        None for no factors; "balanced" for n/(k n_c), with which every class counts the same; or
+        a number for each class.
+    samples : Samples
+        Labels, and weights if there are any.
+
+    Returns
+    -------
+    ndarray of shape (n,) or None
+    """
     if class_weight is None:
         return None
-    k, factors = samples.n_classes, np.ones(samples.n_classes)
+    k = samples.n_classes
     if isinstance(class_weight, str):
         check_choice("class_weight", class_weight, ("balanced",))
         counts = np.bincount(samples.y, samples.weights, k)
-        return np.asarray(samples.total / (k * np.where(counts > 0, counts, np.inf)))[samples.y]
+        balanced = samples.total / (k * np.where(counts > 0, counts, np.inf))
+        return np.asarray(balanced)[samples.y]
     if isinstance(class_weight, dict):
-        wrong = [c for c in class_weight if isinstance(c, bool) or c not in range(k)]
-        if wrong:
-            raise InvalidInput(f"class_weight has {wrong[0]!r}: classes are 0 to {k - 1}")
-        given = as_numbers(list(class_weight.values()), "class_weight").astype(float)
-        factors[[int(c) for c in class_weight]] = given
+        factors = _factors_by_class(class_weight, k)
     else:
         factors = as_numbers(class_weight, "class_weight").astype(float)
     if factors.shape != (k,) or not (np.isfinite(factors) & (factors > 0)).all():
@@ -97,45 +146,81 @@ def class_factors(class_weight: Any, samples: Samples) -> Array | None:
     return np.asarray(factors[samples.y])
 
 
+def _factors_by_class(class_weight: dict[Any, Any], k: int) -> Array:
+    """Return factors (k,) from a dict of those that are not 1, or raise InvalidInput."""
+    wrong = [c for c in class_weight if isinstance(c, bool) or c not in range(k)]
+    if wrong:
+        raise InvalidInput(f"class_weight has {wrong[0]!r}: classes are 0 to {k - 1}")
+    factors = np.ones(k)
+    given = as_numbers(list(class_weight.values()), "class_weight").astype(float)
+    factors[[int(c) for c in class_weight]] = given
+    return factors
+
+
+# Powers of two: data whose units are within these of 1 are left as they are.
+UNITS_LEFT_ALONE = 10
+
+# The largest ridge, and the least one whose products do not underflow, as powers of two.
+LARGEST_RIDGE_POWER = 100
+LEAST_RIDGE_POWER = -800
+
+
 @dataclass(frozen=True)
 class Units:
     """Powers of two in which data are ordinary: X/2^p has rows of norm √d, weights s/2^q are 1.
 
     With W̃ = 2^p W the fields are the same and λ̃ = λ/2^(2p+q). A λ̃ far above the curvature of the
-    loss is replaced by 2^100, since W̃ goes as 1/λ̃ there: `shrink` is by how many powers of two.
+    loss is replaced by about 2^100, since W̃ goes as 1/λ̃ there; its weights are then to be divided
+    by the power of two by which λ̃ was reduced.
     """
 
     p: int = 0
     q: int = 0
 
     def ridge(self, ridge: float) -> tuple[float, int]:
-        """λ̃ and the shrinkage of its weights; the smallest that squares allow stands for less."""
+        """Return λ̃, and the power of two by which its weights are still to be divided."""
         if ridge == 0:
             return 0.0, 0
         mantissa, power = math.frexp(ridge)
         power -= 2 * self.p + self.q
-        shrink = max(power - 100, 0)
-        return math.ldexp(mantissa, max(power - shrink, -800)), shrink
+        reduction = max(power - LARGEST_RIDGE_POWER, 0)
+        return math.ldexp(mantissa, max(power - reduction, LEAST_RIDGE_POWER)), reduction
 
 
 def in_units(samples: Samples) -> tuple[Samples, Units]:
-    """The samples in units in which nothing overflows, and these; most are as they were."""
-    design, weights = samples.design, samples.weights
+    """Return the samples in units in which nothing overflows, and these units."""
+    design = samples.design
+    weights = samples.weights
     largest = float(design.row_norms.max())
-    if not largest > 1e-140:  # squares of such entries are lost: look at the entries themselves
+    if not largest > 1e-140:  # squares of such entries underflow: look at the entries themselves
         largest = float(design.largest().max())
-    p = math.frexp(largest)[1] if largest > 0 else 0
-    q = 0 if weights is None else math.frexp(float(weights.max()))[1]
-    units = Units(p if abs(p) > 10 else 0, q if abs(q) > 10 else 0)  # else they need none
-    if units.p:
+    p = _power_of_two(largest)
+    q = 0
+    if weights is not None:
+        q = _power_of_two(float(weights.max()))
+    units = Units(p, q)
+    if units.p != 0:
         design = scaled(design, None, np.full(design.dimension, math.ldexp(1.0, units.p)))
     if weights is not None:
         weights = np.ldexp(weights, -units.q)
     return replace(samples, design=design, weights=weights), units
 
 
+def _power_of_two(size: float) -> int:
+    """Return the power of two of a size, 0 where it is near enough to 1 to need no unit."""
+    if size <= 0:
+        return 0
+    power = math.frexp(size)[1]
+    if abs(power) <= UNITS_LEFT_ALONE:
+        return 0
+    return power
+
+
 def check_labels(y: Any, n: int, n_classes: int | None = None) -> tuple[Labels, int]:
-    """Labels (n,) as integers 0..k−1, and k: without `n_classes` every class must have a sample."""
+    """Return labels (n,) as integers 0..k−1, and k, or raise InvalidInput.
+
+    Without `n_classes`, every class up to the largest label must have a sample.
+    """
     given = label_values(y, n)
     if given.dtype.kind not in "iuf":
         raise InvalidInput(f"y must hold class indices 0, 1, ..., got {given.dtype} values")
@@ -144,23 +229,31 @@ def check_labels(y: Any, n: int, n_classes: int | None = None) -> tuple[Labels, 
         raise InvalidInput(f"y must hold class indices 0, 1, ..., got numbers up to {given.max()}")
     if n_classes is None and (whole == whole[0]).all():
         raise one_class_only(whole[:1], "y", ", or their number as n_classes")
-    k = check_classes(max(2, int(whole.max()) + 1) if n_classes is None else n_classes)
+    if n_classes is None:
+        k = check_classes(max(2, int(whole.max()) + 1))
+    else:
+        k = check_classes(n_classes)
     if whole.min() < 0 or whole.max() >= k:
         raise InvalidInput(
             f"labels must be between 0 and {k - 1}, got {whole.min()} to {whole.max()}"
         )
     if n_classes is None:
-        empty = np.flatnonzero(np.bincount(whole, minlength=k) == 0)
-        if empty.size:
-            raise InvalidInput(
-                f"class {empty[0]} has no samples: labels count from 0; if that is meant, give "
-                "the number of classes as n_classes"
-            )
+        _check_no_class_is_empty(whole, k)
     return whole, k
 
 
+def _check_no_class_is_empty(labels: Labels, k: int) -> None:
+    """Raise unless each of the k classes has a sample."""
+    empty = np.flatnonzero(np.bincount(labels, minlength=k) == 0)
+    if empty.size:
+        raise InvalidInput(
+            f"class {empty[0]} has no samples: labels count from 0; if that is meant, give "
+            "the number of classes as n_classes"
+        )
+
+
 def check_weights(weights: Any, name: str, d: int, k: int) -> Array | None:
-    """Finite weights (d, k) in double precision, None for None, or an error message."""
+    """Return finite weights (d, k) in double precision, None for None, or raise InvalidInput."""
     if weights is None:
         return None
     found = as_numbers(weights, name).astype(float)
@@ -174,6 +267,6 @@ def check_weights(weights: Any, name: str, d: int, k: int) -> Array | None:
 
 
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    """One of a few words, or an error message that lists them."""
+    """Raise InvalidInput, with the words that are allowed, unless `value` is one of them."""
     if not isinstance(value, str) or value not in allowed:
         raise InvalidInput(f"unknown {name} {value!r}: allowed are {', '.join(map(repr, allowed))}")

@@ -30,20 +30,31 @@ from polyceptron.data.watching import SILENT, Watch
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import AnyArray, Array, P, T, one_blas_thread, thread_count
 
-Form = Callable[[AnyArray], AnyArray]  # of rows (b, d), such as their squares
+Form = Callable[[AnyArray], AnyArray]
+"""A function of the entries of rows (b, d), such as their squares."""
+
 Inner = Callable[[AnyArray], tuple[AnyArray, Any]]
 """Fields (..., b) to residuals (..., b), and whatever else is wanted of the samples."""
 
-BLOCK_BYTES = 1 << 22  # stays in the cache
-LARGEST = 1e150  # squares of larger entries overflow
-_FIELDS = 1 << 20  # more than that, of so many classes, are not held at once between two products
-_MANY = 20
-_FEW = 4  # up to so many directions, and from so many entries on, BLAS is quicker with a vector at
-_ENTRIES = 1 << 20  # a time of a block in the cache: in single precision, two to four times
+# Bytes of a block of rows that stays in the cache of a processor.
+BLOCK_BYTES = 1 << 22
+
+# Entries up to this size can be squared and summed without overflow.
+LARGEST = 1e150
+
+# Fields (classes, n) of at least so many classes, and with more numbers than this, are not held at
+# once between the two products of `through`, which are then made block by block.
+MOST_FIELDS_AT_ONCE = 1 << 20
+MANY_CLASSES = 20
+
+# In single precision, for up to so many directions and blocks with at least so many entries, BLAS
+# is two to four times as fast with one vector at a time.
+MOST_SINGLE_VECTORS = 4
+LEAST_ENTRIES_FOR_VECTORS = 1 << 20
 
 
 def fields_of(block: AnyArray, small: AnyArray, form: Form | None = None) -> AnyArray:
-    """small form(block)ᵀ, (m, d) to (m, b), in the precision of `small`."""
+    """Return small form(block)ᵀ, (m, d) to (m, b), in the precision of `small`."""
     vectors = form is None and _by_vectors(block, small)
     if form is None and block.dtype == small.dtype and not vectors:
         return np.asarray(small @ block.T)
@@ -53,42 +64,58 @@ def fields_of(block: AnyArray, small: AnyArray, form: Form | None = None) -> Any
             for u, z in zip(small, out, strict=True):
                 z[rows] = part @ u
         else:
-            out[:, rows] = small @ (part if form is None else form(part)).T
+            out[:, rows] = small @ _formed(part, form).T
     return out
 
 
 def back_of(block: AnyArray, small: AnyArray, form: Form | None = None) -> AnyArray:
-    """small form(block), (m, b) to (m, d); parts are added in double precision."""
+    """Return small form(block), (m, b) to (m, d); parts are added in double precision."""
     vectors = form is None and _by_vectors(block, small)
     if form is None and block.dtype == small.dtype and not vectors:
         # On one thread F @ X is the faster form; on several it waits for the slowest at every
         # block, and a busy machine makes it wait for long.
-        return np.asarray(small @ block if thread_count() == 1 else (block.T @ small.T).T)
+        if thread_count() == 1:
+            return np.asarray(small @ block)
+        return np.asarray((block.T @ small.T).T)
     out = np.zeros((len(small), block.shape[1]))
     for rows, part in _parts(block, small.dtype):
         if vectors:
             for f, g in zip(small, out, strict=True):
                 g += f[rows] @ part
         else:
-            out += small[:, rows] @ (part if form is None else form(part))
-    return out if form is not None else out.astype(small.dtype, copy=False)
+            out += small[:, rows] @ _formed(part, form)
+    if form is not None:
+        return out
+    return out.astype(small.dtype, copy=False)
+
+
+def _formed(part: AnyArray, form: Form | None) -> AnyArray:
+    """Return form(part), or the part itself."""
+    if form is None:
+        return part
+    return form(part)
 
 
 def _by_vectors(block: AnyArray, small: AnyArray) -> bool:
-    return small.dtype == np.float32 and 1 < len(small) <= _FEW and block.size >= _ENTRIES
+    """Return whether products with one row of `small` at a time are faster."""
+    few = 1 < len(small) <= MOST_SINGLE_VECTORS
+    return small.dtype == np.float32 and few and block.size >= LEAST_ENTRIES_FOR_VECTORS
 
 
 def through_of(
     block: AnyArray, small: AnyArray, shape: tuple[int, ...], inner: Inner
 ) -> tuple[AnyArray, Any]:
-    """f block with f = inner(small blockᵀ), fields in the given leading shape; and what else."""
+    """Return f block (m, d) with f = inner(small blockᵀ), and what else `inner` gave.
+
+    `inner` sees the fields (*shape, b), where the product of `shape` is m.
+    """
     block = block.astype(small.dtype, copy=False)  # once for both products
     f, rest = inner(fields_of(block, small).reshape(*shape, len(block)))
     return back_of(block, f.reshape(-1, len(block))), rest
 
 
 def square_sums(block: AnyArray) -> tuple[tuple[int, ...], Array, int | None]:
-    """The block's shape, the sum of squares of each row (b,), and the first row not to be used."""
+    """Return a block's shape, the sum of squares of each row (b,), and the first unusable row."""
     if block.ndim != 2:
         return block.shape, np.zeros(0), None
     sums = np.empty(len(block))
@@ -105,18 +132,23 @@ def square_sums(block: AnyArray) -> tuple[tuple[int, ...], Array, int | None]:
 
 
 def usable(entries: AnyArray) -> NDArray[np.bool_]:
-    """Which entries are finite and can be squared, of the same shape."""
+    """Return which entries are finite and can be squared, in the same shape."""
     if entries.dtype == np.float32:  # none is too large
         return np.isfinite(entries)
     return np.abs(entries) < LARGEST
 
 
 def _parts(block: AnyArray, dtype: Any) -> Iterator[tuple[slice, AnyArray]]:
-    """Rows that stay in the cache, in this precision; all at once where rows are not contiguous."""
+    """Yield slices of rows that stay in the cache, and the rows in this precision.
+
+    All rows at once where they are not contiguous.
+    """
     n, d = block.shape
     same = block.dtype == dtype
-    share = BLOCK_BYTES if same else BLOCK_BYTES // 4  # the last part and the next are both held
-    step = max(16, share // max(1, d * np.dtype(dtype).itemsize))
+    n_bytes = BLOCK_BYTES
+    if not same:
+        n_bytes = BLOCK_BYTES // 4  # the last part and the next are both in memory
+    step = max(16, n_bytes // max(1, d * np.dtype(dtype).itemsize))
     if same and not block.flags.c_contiguous:
         step = n
     for first in range(0, n, step):
@@ -125,13 +157,15 @@ def _parts(block: AnyArray, dtype: Any) -> Iterator[tuple[slice, AnyArray]]:
 
 
 def threads_for(X: Any) -> AbstractContextManager[Any]:
-    """A limit of one thread while X (n, d) is small."""
+    """Return a context with one thread of linear algebra if X (n, d) is small."""
     small = math.prod(getattr(X, "shape", ())) <= 1_000_000  # what has none is a list, and small
-    return one_blas_thread() if small else nullcontext()
+    if small:
+        return one_blas_thread()
+    return nullcontext()
 
 
 def threads_of_data(fit: Callable[P, T]) -> Callable[P, T]:
-    """A method `fit(self, X, ...)` that uses as many threads as X is worth."""
+    """Make a method `fit(self, X, ...)` use one thread where X is small."""
 
     @wraps(fit)
     def fitted(*args: P.args, **options: P.kwargs) -> T:
@@ -155,30 +189,46 @@ class ColumnMoments(NamedTuple):
 
 
 class Design(ABC):
-    """X (n, d); see the module's docstring."""
+    """X (n, d), known by its products with thin matrices.
 
-    watch: Watch = SILENT  # is told of every pass
+    Attributes
+    ----------
+    shape, n_samples, dimension
+        (n, d), n and d.
+    dtype : numpy.dtype
+        Precision of the entries.
+    scale : float
+        1/√d.
+    passes : float
+        Reads of X so far; one in single precision counts one half.
+    watch : Watch
+        Is told of every pass.
+    """
+
+    watch: Watch = SILENT
 
     def __init__(self, shape: tuple[int, int], dtype: Any) -> None:
         if len(shape) != 2 or 0 in shape:
             raise InvalidInput(
                 f"X must be a matrix (n_samples, dimension) and not empty, got shape {shape}"
             )
-        self.shape, self.dtype = shape, np.dtype(dtype)
+        self.shape = shape
+        self.dtype = np.dtype(dtype)
         self.n_samples, self.dimension = shape
-        self.scale, self.passes = 1 / math.sqrt(self.dimension), 0.0
+        self.scale = 1 / math.sqrt(self.dimension)
+        self.passes = 0.0
 
     @abstractmethod
     def read_rows(self, rows: Any) -> AnyArray:
         """Rows of X picked by a slice or an index array, dense (m, d), in its own precision."""
 
     def blocks(self, n_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
-        """Slices of about `n_bytes` and the rows there, which the next may overwrite."""
+        """Yield slices of about `n_bytes` and the rows there, which the next may overwrite."""
         for rows in self.slices(n_bytes):
             yield rows, self.read_rows(rows)
 
     def slices(self, n_bytes: int) -> Iterator[slice]:
-        """Of the rows, each of about so many bytes."""
+        """Yield slices of the rows, each of about so many bytes."""
         step = max(16, n_bytes // max(1, self.dimension * self.dtype.itemsize))
         for begin in range(0, self.n_samples, step):
             yield slice(begin, min(begin + step, self.n_samples))
@@ -190,9 +240,24 @@ class Design(ABC):
         parts: Callable[[slice], tuple[Any, ...]] | None = None,
         n_bytes: int = BLOCK_BYTES,
     ) -> Iterator[tuple[slice, Any]]:
-        """work(block, *shared, *parts(rows)) for the blocks of rows, in order."""
+        """Yield slices of rows and work(block, *shared, *parts(rows)), in the order of the rows.
+
+        Parameters
+        ----------
+        work : callable
+            What is done to one block (b, d).
+        shared : tuple
+            Arguments that all blocks share.
+        parts : callable or None
+            Arguments of one block, from its slice of the rows.
+        n_bytes : int
+            Size of a block, where the kind of data leaves the choice.
+        """
         for rows, block in self.blocks(n_bytes):
-            yield rows, work(block, *shared, *(parts(rows) if parts is not None else ()))
+            own: tuple[Any, ...] = ()
+            if parts is not None:
+                own = parts(rows)
+            yield rows, work(block, *shared, *own)
 
     @cached_property
     def row_norms(self) -> Array:
@@ -212,11 +277,11 @@ class Design(ABC):
         return np.sqrt(out) * self.scale
 
     def check_entries(self) -> None:
-        """Every entry finite and small enough to be squared, or an error message with its row."""
+        """Raise InvalidInput with the first row that has an entry which cannot be squared."""
         _ = self.row_norms
 
     def count(self, dtype: Any) -> None:
-        """One more read of X in this precision."""
+        """Count one more read of X in this precision."""
         self.passes += np.dtype(dtype).itemsize / 8
         self.watch.read(self.passes)
 
@@ -249,73 +314,91 @@ class Design(ABC):
         return 1e-12 < largest < 1e12 * self.scale
 
     def fields(self, U: AnyArray) -> AnyArray:
-        """(XUᵀ/√d)ᵀ: directions (..., d) to fields (..., n)."""
+        """Return (XUᵀ/√d)ᵀ: directions (..., d) to fields (..., n)."""
         self.count(U.dtype)
         small = (U * U.dtype.type(self.scale)).reshape(-1, self.dimension)
         return self.times_columns(small).reshape(*U.shape[:-1], self.n_samples)
 
     def back(self, F: AnyArray) -> AnyArray:
-        """FX/√d: residuals (..., n) to directions (..., d)."""
+        """Return FX/√d: residuals (..., n) to directions (..., d)."""
         self.count(F.dtype)
         small = (F * F.dtype.type(self.scale)).reshape(-1, self.n_samples)
         return self.times_rows(small).reshape(*F.shape[:-1], self.dimension)
 
     def through(self, U: AnyArray, inner: Any) -> tuple[AnyArray, list[Any]]:
-        """FX/√d (..., d) with F = inner(XUᵀ/√d), and what else `inner` gave, block by block."""
-        shape, found = U.shape[:-1], list[Any]()
-        wide = shape[-1] >= _MANY and math.prod(shape) * self.n_samples > _FIELDS
-        if not (self.reading_is_dear or (wide and self.rows_are_cheap)):
-            F, rest = inner(self.fields(U))
-            return self.back(F), [rest]
+        """Return FX/√d (..., d) with F = inner(XUᵀ/√d), and what else `inner` gave, by block.
+
+        `inner` maps fields (..., n) to residuals (..., n) and something else; `inner.rows(rows)` is
+        the same for a slice of the samples.
+        """
+        shape = U.shape[:-1]
+        n_fields = math.prod(shape) * self.n_samples
+        wide = shape[-1] >= MANY_CLASSES and n_fields > MOST_FIELDS_AT_ONCE
+        by_block = self.reading_is_dear or (wide and self.rows_are_cheap)
+        if not by_block:
+            F, extra = inner(self.fields(U))
+            return self.back(F), [extra]
         small = (U * U.dtype.type(self.scale)).reshape(-1, self.dimension)
         out = np.zeros(small.shape)
         self.count(U.dtype)
-        work, own = through_of, lambda rows: (inner.rows(rows),)
-        most = _FIELDS * self.dimension * self.dtype.itemsize // len(small)
-        for _, (part, rest) in self.each_block(work, (small, shape), own, min(BLOCK_BYTES, most)):
+        extras: list[Any] = []
+        most_bytes = MOST_FIELDS_AT_ONCE * self.dimension * self.dtype.itemsize // len(small)
+        results = self.each_block(
+            through_of,
+            (small, shape),
+            lambda rows: (inner.rows(rows),),
+            min(BLOCK_BYTES, most_bytes),
+        )
+        for _, (part, extra) in results:
             out += part
-            found.append(rest)
-        return (out * self.scale).astype(U.dtype, copy=False).reshape(U.shape), found
+            extras.append(extra)
+        return (out * self.scale).astype(U.dtype, copy=False).reshape(U.shape), extras
 
     def times_columns(self, small: AnyArray) -> AnyArray:
-        """small Xᵀ, (m, d) to (m, n)."""
+        """Return small Xᵀ, (m, d) to (m, n)."""
         return self._by_row(small, small.dtype)
 
     def times_rows(self, small: AnyArray) -> AnyArray:
-        """small X, (m, n) to (m, d)."""
+        """Return small X, (m, n) to (m, d)."""
         return self._total(small).astype(small.dtype, copy=False)
 
     def fields_squared(self, C: Array) -> Array:
-        """C(X²)ᵀ/d, (c, d) to (c, n): squares are taken by block, never of all X at once."""
+        """Return C(X²)ᵀ/d, (c, d) to (c, n); squares are taken by block, never of all X at once."""
         return self._by_row((C / self.dimension).astype(self.dtype), np.float64, np.square)
 
     def back_squared(self, H: Array) -> Array:
-        """HX²/d, (c, n) to (c, d)."""
+        """Return HX²/d, (c, n) to (c, d)."""
         return self._total((H / self.dimension).astype(self.dtype), np.square)
 
     def _by_row(self, small: AnyArray, dtype: Any, form: Form | None = None) -> AnyArray:
-        """small form(X)ᵀ, (m, d) to (m, n)."""
+        """Return small form(X)ᵀ, (m, d) to (m, n)."""
         out = np.empty((len(small), self.n_samples), dtype)
         for rows, part in self.each_block(fields_of, (small, form)):
             out[:, rows] = part
         return out
 
     def _total(self, small: AnyArray, form: Form | None = None) -> Array:
-        """small form(X), (m, n) to (m, d), in double precision."""
+        """Return small form(X), (m, n) to (m, d), in double precision."""
         out = np.zeros((len(small), self.dimension))
         for _, part in self.each_block(back_of, (), lambda rows: (small[:, rows], form)):
             out += part
         return out
 
     def scaled_rows(self, rows: Any, dtype: Any = np.float64) -> AnyArray:
-        """Rows of X/√d, in double precision or this one."""
+        """Return rows of X/√d, in double precision or this one."""
         part = self.read_rows(rows)
         self.passes += len(part) / self.n_samples
         return np.multiply(part, self.scale, dtype=dtype)
 
     def gram(self) -> Array:
-        """XᵀX/d (d, d) if n ≥ d, else XXᵀ/d (n, n), in double precision."""
-        (n, d), scale = self.shape, np.float64(self.scale)
+        """Return XᵀX/d (d, d) if n ≥ d, else XXᵀ/d (n, n), in double precision."""
+        n, d = self.shape
+        scale = np.float64(self.scale)
+
+        def gram_of(block: AnyArray) -> AnyArray:
+            rows = block * scale
+            return np.asarray(rows.T @ rows)
+
         self.count(np.float64)
         size = max(BLOCK_BYTES, 8 * min(n, d) ** 2)  # of a block: no larger than the answer
         if n < d:
@@ -324,7 +407,7 @@ class Design(ABC):
                 wide[rows] = self.times_columns(block * scale**2)
             return wide
         out = np.zeros((d, d))
-        for rows, part in self.each_block(lambda block: (A := block * scale).T @ A, (), None, size):
+        for rows, part in self.each_block(gram_of, (), None, size):
             out += part
             height = rows.stop - rows.start
             self.watch.step(-(-rows.stop // height), -(-n // height), math.inf, 0.0)
@@ -356,17 +439,19 @@ class Design(ABC):
         return min(math.exp(reach / 16), float(np.linalg.norm(self.row_norms)))
 
     def largest(self) -> Array:
-        """The largest absolute value of each column, (d,)."""
-        found = [part for _, part in self.each_block(lambda block: np.abs(block).max(0))]
-        return np.max(found, axis=0).astype(float)
+        """Return the largest absolute value of each column, (d,)."""
+        by_block = [part for _, part in self.each_block(lambda block: np.abs(block).max(0))]
+        return np.max(by_block, axis=0).astype(float)
 
     def column_moments(self, weights: Array | None = None) -> ColumnMoments:
-        """With weights (n,); in units in which the squares of huge entries do not overflow.
+        """Return mean, deviation and largest size of each column, with weights (n,) of the samples.
 
-        Rows less the first one are summed, so that a column of equal entries has the deviation 0.
+        Entries are in units in which the squares of huge ones do not overflow. The first row is
+        subtracted before sums are taken, so that a column of equal entries has the deviation 0.
         """
         first = np.asarray(self.read_rows(slice(0, 1))[0], dtype=float)
-        w, largest = weights_or_ones(weights, self.n_samples), self.largest()
+        w = weights_or_ones(weights, self.n_samples)
+        largest = self.largest()
         unit = np.maximum(largest, np.finfo(float).tiny)
         mean = self._total(w[None], lambda x: (x - first) / unit)[0] / w.sum()
         square = self._total(w[None], lambda x: np.square((x - first) / unit - mean))[0] / w.sum()
@@ -375,13 +460,17 @@ class Design(ABC):
 
 
 def weights_or_ones(weights: Array | None, n: int) -> Array:
-    """Weights (n,) of samples; all the same where none are given."""
-    return np.ones(n) if weights is None else weights
+    """Return weights (n,) of samples, ones where none are given."""
+    if weights is None:
+        return np.ones(n)
+    return weights
 
 
 def too_large(row: int, block: slice | None = None) -> InvalidInput:
-    """The error message for entries that cannot be squared, with the rows of their block."""
-    where = "" if block is None else f" (in the block of rows {block.start} to {block.stop - 1})"
+    """Return the error for entries that cannot be squared, with the rows of their block."""
+    where = ""
+    if block is not None:
+        where = f" (in the block of rows {block.start} to {block.stop - 1})"
     return InvalidInput(
         f"X must be finite with entries below {LARGEST:g} in size; row {row} has NaN, infinite or "
         f"enormous entries{where}"
