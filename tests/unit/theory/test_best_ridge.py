@@ -185,3 +185,9 @@ def test_a_rival_valley_lies_between_its_neighbours() -> None:
     """The vertex of a parabola through noisy slopes may be anywhere: far away it is not tried."""
     best = pc.erm_fixed_point(pc.Teacher(5), pc.ERM("hinge", "optimal"), 2.0)
     assert best.status == "ok"
+
+
+def test_a_loss_without_a_limit_at_ridge_0_has_a_best_ridge() -> None:
+    best = pc.erm_fixed_point(pc.Teacher(2), pc.ERM("smoothed:0.1", "optimal"), 50.0)
+    assert best.status == "ok"
+    assert best.ridge > 0

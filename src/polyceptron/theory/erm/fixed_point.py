@@ -127,8 +127,11 @@ def erm_fixed_point(teacher: Any, estimator: Any, alpha: Any, tol: float | None 
     if problem.weights_diverge_somewhere:
         return _near_separability(teacher, problem, tol)
     if searched and not problem.loss.scale_free:
-        limit = ERM(spec.loss, 0.0)
-        return best_ridge(problem, tol, solve, lambda: erm_fixed_point(teacher, limit, alpha, tol))
+
+        def without_ridge() -> ErmFixedPoint:  # a loss may give a ridge of 0 no meaning
+            return erm_fixed_point(teacher, ERM(spec.loss, 0.0), alpha, tol)
+
+        return best_ridge(problem, tol, solve, without_ridge)
     if small is not None and small.q < SMALL_NORM:
         start = np.log([small.tau, small.q, small.V])
         return solve(problem, tol, start, room=problem.ridge * small.V)
