@@ -39,9 +39,10 @@ $(STAMP): pyproject.toml constraints.txt
 figures: setup
 	$(BIN)/polyceptron figures --out $(OUT) --profile $(PROFILE)
 
-# Side by side: one of two cores would be idle while the other installs, collects tests or checks types.
+# Checks and tests side by side; then the browser, whose pages time out on a busy machine.
 test: setup
-	@$(MAKE) --no-print-directory -j 3 check suite browser
+	@$(MAKE) --no-print-directory -j 2 check suite
+	@$(MAKE) --no-print-directory browser
 
 suite: setup
 	$(PYTEST) -n $(PROCESSES) -m "not browser"
