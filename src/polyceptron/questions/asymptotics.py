@@ -25,12 +25,6 @@ p = 1/2, but 1 for Bayes, which finds it.
 Unequal classes with smooth labels (mixtures, noisy teachers): ε₀ is the error of the risk's own
 minimiser, which may be above that of the best rule, and ε may rise to it: C has either sign. p = 1,
 and ε₀ follows from one more point, ε₀ = ε(Fα) − [ε(α) − ε(Fα)]/(F − 1).
-
-A plan is the smallest α with ε(α) ≤ target: a search in ln α goes upwards from where the
-Bayes-optimal error, which nobody surpasses, arrives, and brackets the answer. Errors that are not
-monotone (the square loss without ridge) are met from the left. Where the Bayes-optimal error jumps,
-a target inside the jump is reached just above it: at α_IT if every means is allowed, at α_algo by
-message passing.
 """
 
 from __future__ import annotations
@@ -74,16 +68,6 @@ RIDGE_SEARCH_NOISE = 3e-9
 # 1 width; others had at most 0.2: tests/unit/theory/test_tails.py::test_little_noise_is_noticed.
 LARGEST_ANGLE_IN_WIDTHS = 0.7
 LARGEST_GROWTH_OF_NORM = 0.25  # d ln q/d ln α
-
-SMALLEST_ALPHA, LARGEST_ALPHA = 1e-3, 1e6
-_FEW = 0.05  # α from which unequal classes, of which a row takes longer, are searched
-PRECISION = 1e-4  # of ln α
-_LOOSE, _POLISHED = 1e-3, 4  # tolerance on the way to it, and steps after that
-_ROWS = 15  # about as many as it takes to find an α
-# The status of an estimator that never errs so little, and of one that is refused.
-OUT_OF_REACH, NO_THEORY = "out of reach", "no theory"
-_MARGINLESS = {2: 1e-3, 3: 0.02}  # of α_s: so close to it max-margin is not asked; by matrices
-_SHORTEST = 0.01  # step of ln α towards where a curve ends
 
 
 @dataclass(frozen=True, repr=False)
