@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from polyceptron.checks import as_numbers, check_size
-from polyceptron.data.class_moments import class_moments
+from polyceptron.data.class_moments import ClassMoments, class_moments
 from polyceptron.data.labels import class_labels
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
@@ -36,16 +36,20 @@ from polyceptron.pictures.matplotlib_figure import Axes, plot_panel
 from polyceptron.problem import ERM, Mixture, Teacher
 from polyceptron.problem.mixture import COVARIANCES, LARGEST_FULL
 from polyceptron.problem.specs import as_erm
-from polyceptron.questions.measured_curve import measure_errors
+from polyceptron.questions.measured_curve import MeasuredErrors, measure_errors
 from polyceptron.questions.predicted import fit_model, theory_errors
 from polyceptron.rows import Status
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 WAYS = ("auto", "equations", "draws")
 MODELS = (*COVARIANCES, "teacher")
-_TESTED = 4000  # fresh samples of a drawn twin, at most
-_FEW = 3.0  # samples of a class and feature, below which its covariance is poorly known
-_CHANCE = 1e-15  # a probability below which losses count no more
+N_FRESH_SAMPLES = 4000  # on which a fit to a drawn twin is tested
+FEW_SAMPLES_PER_FEATURE = 3.0  # of a class: below it a covariance is poorly known
+SMALLEST_PROBABILITY = 1e-15  # of a label: losses are those of at least this much
+TOLERANCE_OF_FITS = 1e-4  # small against the spread between draws
+# Uncertainty of the teacher's theory, which is sampled above three classes.
+THEORY_UNCERTAINTY = 1e-6
+SAMPLED_THEORY_UNCERTAINTY = 2e-3
 _COLUMNS = ["model", "n_samples", "error", "error_uncertainty", "log_loss", "log_loss_uncertainty"]
 _NAMES = {  # in a legend, and in a sentence
     "own": ("own covariances", "a Gaussian mixture with own covariances of the classes"),
@@ -120,58 +124,96 @@ def twin_point(
             "a number of samples needs a dimension, which means as vectors have: without them use "
             "erm_fixed_point(mixture, estimator, alpha)"
         )
-    spec, n, d = as_erm(estimator), check_size(n_samples, "n_samples"), mixture.means.shape[1]
+    spec = as_erm(estimator)
+    n = check_size(n_samples, "n_samples")
+    d = mixture.means.shape[1]
     if isinstance(spec.ridge, str):
         raise InvalidInput(f"a twin needs a ridge that is a number, got {spec.ridge!r}")
-    words = ""
+    projection = ""
     if directions is not None:
         mixture, share = projected(mixture, check_size(directions, "directions"))
-        spec = spec.with_ridge(spec.ridge * d / directions) if spec.takes_ridge else spec
-        words = f", on {directions} of {d} directions, with {share:.1%} of the variance"
+        if spec.takes_ridge:
+            spec = spec.with_ridge(spec.ridge * d / directions)
+        projection = f", on {directions} of {d} directions, with {share:.1%} of the variance"
         d = directions
     if way == "equations" or (way == "auto" and mixture.n_classes * d <= LARGEST_FULL):
-        point = erm_fixed_point(mixture, spec, n / d, tol)
-        # The loss of a fit is its log-loss where it has probabilities, and else no score.
-        known = spec.loss.probabilities(np.zeros((1, mixture.n_classes))) is not None
-        losses = (point.test_loss, point.test_loss_uncertainty) if known else (math.nan, math.nan)
-        scores = [point.generalisation_error, point.uncertainty, *losses]
-        made, words, status = "equations", f"equations for d → ∞{words}", point.status
-    else:
-        scores = _drawn(mixture, spec, n, d, check_size(draws, "draws"), seed)
-        made, words, status = "draws", f"{draws} fits to drawn samples{words}", Status.OK
-    error, unsure, loss, loss_unsure = scores
-    return TwinPoint(n, d, error, unsure, loss, loss_unsure, made, words, status)
+        return _point_by_equations(mixture, spec, n, d, tol, projection)
+    scores = _drawn(mixture, spec, n, d, check_size(draws, "draws"), seed)
+    words = f"{draws} fits to drawn samples{projection}"
+    return TwinPoint(n, d, *scores, "draws", words, Status.OK)
+
+
+def _point_by_equations(
+    mixture: Mixture, spec: ERM, n: int, d: int, tol: float | None, projection: str
+) -> TwinPoint:
+    """Return the scores by the equations for d → ∞ at n/d."""
+    point = erm_fixed_point(mixture, spec, n / d, tol)
+    log_loss = math.nan
+    log_loss_uncertainty = math.nan
+    if _has_probabilities(spec, mixture.n_classes):  # then its loss is the log-loss
+        log_loss = point.test_loss
+        log_loss_uncertainty = point.test_loss_uncertainty
+    return TwinPoint(
+        n_samples=n,
+        dimension=d,
+        generalisation_error=point.generalisation_error,
+        uncertainty=point.uncertainty,
+        log_loss=log_loss,
+        log_loss_uncertainty=log_loss_uncertainty,
+        way="equations",
+        words=f"equations for d → ∞{projection}",
+        status=point.status,
+    )
+
+
+def _has_probabilities(spec: ERM, n_classes: int) -> bool:
+    """Tell whether the loss stands for class probabilities."""
+    return spec.loss.probabilities(np.zeros((1, n_classes))) is not None
 
 
 def projected(mixture: Mixture, directions: int) -> tuple[Mixture, float]:
-    """On the leading directions of its total covariance, and their share of the variance."""
-    means, p = np.asarray(mixture.means), mixture.class_shares
+    """Return the mixture on the leading directions of its total covariance.
+
+    Returns
+    -------
+    Mixture
+        With means (k, r) and covariances (k, r, r) in r = `directions` dimensions.
+    float
+        The share of the variance in these directions.
+    """
+    means = np.asarray(mixture.means)
+    p = mixture.class_shares
     d = means.shape[1]
     if directions > d:
         raise InvalidInput(f"there are {d} directions, got {directions}")
     sigma = mixture.covariances
     if sigma is None:
-        sigma = np.stack([np.diag(each) for each in mixture.deviations(d) ** 2])
-    away = means - p @ means
-    values, vectors = np.linalg.eigh(np.einsum("c,cab->ab", p, sigma) + (p * away.T) @ away)
+        sigma = np.stack([np.diag(variances) for variances in mixture.deviations(d) ** 2])
+    centred = means - p @ means
+    within = np.einsum("c,cab->ab", p, sigma)
+    between = (p * centred.T) @ centred
+    values, vectors = np.linalg.eigh(within + between)
     U = vectors[:, d - directions :]
-    inner = np.stack([U.T @ each @ U for each in sigma])
+    inner = np.stack([U.T @ covariance @ U for covariance in sigma])
     inner = (inner + inner.swapaxes(1, 2)) / 2
     share = float(values[d - directions :].sum() / values.sum())
     return Mixture(p, means=means @ U, covariances=inner), share
 
 
 def _drawn(mixture: Mixture, spec: ERM, n: int, d: int, draws: int, seed: int) -> list[float]:
-    """Error and log-loss, each with its uncertainty, of fits to drawn samples, on fresh ones."""
+    """Return error and log-loss on fresh samples, each with its uncertainty, of fits to draws."""
     if draws < 2:
         raise InvalidInput(f"an uncertainty needs at least 2 draws, got {draws}")
-    k, scores = mixture.n_classes, np.full((2, draws), math.nan)
+    k = mixture.n_classes
+    scores = np.full((2, draws), math.nan)
     for i in range(draws):
-        X, y, _ = mixture.sample(n + _TESTED, d, seed=np.random.SeedSequence([seed, n, i]))
+        draw_seed = np.random.SeedSequence([seed, n, i])
+        X, y, _ = mixture.sample(n + N_FRESH_SAMPLES, d, seed=draw_seed)
         if np.unique(y[:n]).size < k:  # one of each class, as where errors are measured
             first = np.unique(y, return_index=True)[1]
             order = np.concatenate([first, np.setdiff1d(np.arange(len(y)), first)])
-            X, y = X[order], y[order]
+            X = X[order]
+            y = y[order]
         fit = fit_erm(
             X[:n],
             y[:n],
@@ -179,21 +221,29 @@ def _drawn(mixture: Mixture, spec: ERM, n: int, d: int, draws: int, seed: int) -
             float(spec.ridge),
             penalty=spec.penalty,
             n_classes=k,
-            tol=1e-4,
+            tol=TOLERANCE_OF_FITS,
             intercept=spec.intercept,
             class_weight=spec.class_weight,
         )
-        base = 0.0 if fit.intercepts is None else fit.intercepts
-        fields, y = X[n:] @ fit.weights / math.sqrt(d) + base, y[n:]
-        scores[0, i] = np.mean(fields.argmax(1) != y)
-        if (chances := spec.loss.probabilities(fields)) is not None:
-            scores[1, i] = -np.mean(np.log(np.maximum(chances[np.arange(len(y)), y], _CHANCE)))
+        fields = X[n:] @ fit.weights / math.sqrt(d)
+        if fit.intercepts is not None:
+            fields = fields + fit.intercepts
+        labels = y[n:]
+        scores[0, i] = np.mean(fields.argmax(1) != labels)
+        chances = spec.loss.probabilities(fields)
+        if chances is not None:
+            of_labels = chances[np.arange(len(labels)), labels]
+            scores[1, i] = -np.mean(np.log(np.maximum(of_labels, SMALLEST_PROBABILITY)))
     return _means(scores)
 
 
 def _means(scores: Array) -> list[float]:
-    """The mean of each row and its uncertainty, one after the other."""
-    return [float(x) for each in scores for x in estimate_from_replicates(each)]
+    """Return the mean of each row of scores (r, draws) and its uncertainty, 2r numbers in turn."""
+    numbers: list[float] = []
+    for values in scores:
+        estimate = estimate_from_replicates(values)
+        numbers += [float(estimate.value), float(estimate.uncertainty)]
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -253,7 +303,7 @@ def twin_report(
     random_state: int = 0,
     progress: Callable[[str], None] = lambda text: None,
 ) -> TwinReport:
-    """Which Gaussian model describes these data: their learning curve beside those of its twins.
+    """Find which Gaussian model describes data, by their learning curve and those of twins.
 
     Measured by five folds on features that each fit standardises; twins have the moments of all
     samples, standardised, and are fitted as the data are, to as many samples drawn from them.
@@ -272,9 +322,9 @@ def twin_report(
     draws : int
         Twins at each size.
     random_state : int
-        Of folds and draws.
+        The seed of folds and draws.
     progress : callable
-        Told what is being done.
+        It is called with a text that says what is being done.
 
     Returns
     -------
@@ -296,58 +346,105 @@ def twin_report(
     X = X[:, np.ptp(X, axis=0) > 0]
     if X.shape[1] == 0:
         raise InvalidInput("every feature is constant: there is nothing to learn from")
-    spec = replace(as_erm(ERM() if estimator is None else estimator), intercept=True)
+    if estimator is None:
+        estimator = ERM()
+    spec = replace(as_erm(estimator), intercept=True)
     index = np.unique(labels, return_inverse=True)[1]
-    k, d = int(index.max()) + 1, X.shape[1]
-    known = spec.loss.probabilities(np.zeros((1, k))) is not None
+    k = int(index.max()) + 1
+    d = X.shape[1]
     clf = ERMClassifier(spec.loss, spec.ridge, scaling="standard")  # type: ignore[arg-type]
-    found = measure_errors(
-        clf, X, index, train_sizes, random_state=random_state, chances=known, progress=progress
+    measured = measure_errors(
+        clf,
+        X,
+        index,
+        train_sizes,
+        random_state=random_state,
+        chances=_has_probabilities(spec, k),
+        progress=progress,
     )
-    rows: list[tuple[Any, ...]] = []
-    least = 0.5 / found.fold.size
-    losses = replace(found, wrong=found.losses).folds
-    for n, *scores in zip(found.sizes, found.folds, losses, strict=True):
-        rows.append(("measured", int(n), *_means(np.array(scores))))
     Z = (X - X.mean(0)) / X.std(0)
     moments = class_moments(Z, index)
+    rows = _measured_rows(measured)
     for model in models:
         if model == "teacher":  # by its theory: a drawn teacher of few directions lacks classes
             progress("the teacher with the data's spectrum")
-            alphas, plain = found.sizes / d, replace(spec, intercept=False)
-            fit = fit_model(Z, index, Teacher(k), plain, alphas, found.errors, least)
-            errors, known_to = theory_errors(fit.teacher, plain, alphas), 2e-3 if k > 3 else 1e-6
-            for n, error in zip(found.sizes.tolist(), errors.tolist(), strict=True):
-                rows.append((model, n, error, known_to, math.nan, math.nan))
+            rows += _teacher_rows(Z, index, replace(spec, intercept=False), measured)
             continue
         twin = Mixture.from_moments(moments, model)
-        for n in found.sizes.tolist():
+        for n in measured.sizes.tolist():
             progress(f"twins: {model}, {n} samples")
             rows.append((model, n, *_drawn(twin, spec, n, d, draws, random_state)))
     table = pd.DataFrame(rows, columns=_COLUMNS).assign(dimension=d)
-    counts = {"measured": found.fold.max() + 1, "teacher": 1}  # of folds, and of drawn twins
-    table["instances"] = [counts.get(str(model), draws) for model in table["model"]]
+    instances = {"measured": measured.fold.max() + 1, "teacher": 1}  # others have `draws`
+    table["instances"] = [instances.get(str(model), draws) for model in table["model"]]
     table["alpha"] = table["n_samples"] / d
-    off = _off(table, least)
-    said = []  # which describes the data, and by how much each is off on average
+    off = _off(table, _half_a_count(measured))
+    return TwinReport(table, off, _sentence(off), _caveats(moments, d))
+
+
+_Scored = tuple[Any, ...]  # a row with the columns _COLUMNS
+
+
+def _half_a_count(measured: MeasuredErrors) -> float:
+    """Return the error of half a mistake among the held-out samples."""
+    return 0.5 / measured.fold.size
+
+
+def _measured_rows(measured: MeasuredErrors) -> list[_Scored]:
+    """Return error and log-loss at each size, with uncertainties from the folds."""
+    losses = replace(measured, wrong=measured.losses).folds
+    rows: list[_Scored] = []
+    for n, error, loss in zip(measured.sizes, measured.folds, losses, strict=True):
+        rows.append(("measured", int(n), *_means(np.array([error, loss]))))
+    return rows
+
+
+def _teacher_rows(Z: Array, index: Any, spec: ERM, measured: MeasuredErrors) -> list[_Scored]:
+    """Return the theory's error at each size, of a teacher fitted to the measured errors."""
+    k = int(index.max()) + 1
+    alphas = measured.sizes / Z.shape[1]
+    half = _half_a_count(measured)
+    fit = fit_model(Z, index, Teacher(k), spec, alphas, measured.errors, half)
+    errors = theory_errors(fit.teacher, spec, alphas)
+    uncertainty = THEORY_UNCERTAINTY
+    if k > 3:
+        uncertainty = SAMPLED_THEORY_UNCERTAINTY
+    rows: list[_Scored] = []
+    for n, error in zip(measured.sizes.tolist(), errors.tolist(), strict=True):
+        rows.append(("teacher", n, error, uncertainty, math.nan, math.nan))
+    return rows
+
+
+def _sentence(off: pd.DataFrame) -> str:
+    """Say which model describes the data, and by how much each is off on average."""
+    models = []
     for row in off.to_dict("records"):
-        gap, loss = math.expm1(row["error_mean"]), math.expm1(row["log_loss_mean"])
-        text = f"{_NAMES[row['model']][1]} ({gap:+.0%}"
-        said.append(text + (f", log-loss {loss:+.0%})" if math.isfinite(loss) else ")"))
-    sentence = f"Nearest to the measured error is {', then '.join(said)}."
-    few, most = float(moments.counts.min()) / d, float(moments.shrinkage().max())
+        facts = f"{math.expm1(row['error_mean']):+.0%}"
+        log_loss = math.expm1(row["log_loss_mean"])
+        if math.isfinite(log_loss):
+            facts += f", log-loss {log_loss:+.0%}"
+        models.append(f"{_NAMES[row['model']][1]} ({facts})")
+    return f"Nearest to the measured error is {', then '.join(models)}."
+
+
+def _caveats(moments: ClassMoments, d: int) -> tuple[str, ...]:
+    """Say what the twins are not good for."""
     caveats = [
         "A twin describes the sizes that were measured; tails that are not Gaussian make its "
-        "log-loss up to 20 % too low.",
-        f"The smallest class has {few:.2g} samples a feature and covariances are shrunk by up to "
-        f"{most:.0%}: a twin of so few is too easy, and beyond the measured sizes its forecast is "
-        "several times too optimistic.",
+        "log-loss up to 20 % too low."
     ]
-    return TwinReport(table, off, sentence, tuple(caveats[: 2 if few < _FEW else 1]))
+    samples_per_feature = float(moments.counts.min()) / d
+    if samples_per_feature < FEW_SAMPLES_PER_FEATURE:
+        caveats.append(
+            f"The smallest class has {samples_per_feature:.2g} samples a feature and covariances "
+            f"are shrunk by up to {float(moments.shrinkage().max()):.0%}: a twin of so few is too "
+            "easy, and beyond the measured sizes its forecast is several times too optimistic."
+        )
+    return tuple(caveats)
 
 
 def _off(table: pd.DataFrame, least: float) -> pd.DataFrame:
-    """By model, how far ln of error and log-loss are from the measured ones, best first."""
+    """Return by model how far ln of error and log-loss are from the measured ones, best first."""
     real = table[table["model"] == "measured"]
     rows = []
     for model, part in table[table["model"] != "measured"].groupby("model", sort=False):
