@@ -22,13 +22,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from polyceptron.questions.forecast import forecast
+from polyceptron.questions.matching import described_features, matching_theory
 from polyceptron.questions.measured_curve import measure_errors
-from polyceptron.questions.predicted import (
-    described_features,
-    fit_model,
-    matching_theory,
-    theory_errors,
-)
+from polyceptron.questions.teacher_of_data import fit_model, theory_errors
 
 SETS = {"digits": load_digits, "breast cancer": load_breast_cancer, "wine": load_wine}
 SIZES = np.geomspace(0.08, 1.0, 7)

@@ -37,7 +37,7 @@ from polyceptron.problem import ERM, Mixture, Teacher
 from polyceptron.problem.mixture import COVARIANCES, LARGEST_FULL
 from polyceptron.problem.specs import as_erm
 from polyceptron.questions.measured_curve import MeasuredErrors, measure_errors
-from polyceptron.questions.predicted import fit_model, theory_errors
+from polyceptron.questions.teacher_of_data import fit_model, theory_errors
 from polyceptron.rows import Status
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
@@ -139,8 +139,18 @@ def twin_point(
     if way == "equations" or (way == "auto" and mixture.n_classes * d <= LARGEST_FULL):
         return _point_by_equations(mixture, spec, n, d, tol, projection)
     scores = _drawn(mixture, spec, n, d, check_size(draws, "draws"), seed)
-    words = f"{draws} fits to drawn samples{projection}"
-    return TwinPoint(n, d, *scores, "draws", words, Status.OK)
+    error, error_uncertainty, log_loss, log_loss_uncertainty = scores
+    return TwinPoint(
+        n_samples=n,
+        dimension=d,
+        generalisation_error=error,
+        uncertainty=error_uncertainty,
+        log_loss=log_loss,
+        log_loss_uncertainty=log_loss_uncertainty,
+        way="draws",
+        words=f"{draws} fits to drawn samples{projection}",
+        status=Status.OK,
+    )
 
 
 def _point_by_equations(

@@ -20,8 +20,9 @@ from polyceptron.fit.erm import fit_erm
 from polyceptron.fit.erm_classifier import ERMClassifier
 from polyceptron.problem import ERM, BayesOptimal, Teacher
 from polyceptron.questions.forecast import forecast
+from polyceptron.questions.matching import matching_theory
 from polyceptron.questions.measured_curve import measure_errors
-from polyceptron.questions.predicted import matching_theory, predicted_curve
+from polyceptron.questions.predicted import predicted_curve
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 

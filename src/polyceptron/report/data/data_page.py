@@ -37,7 +37,7 @@ from polyceptron.pictures.matplotlib_figure import svg_text
 from polyceptron.problem import ERM, BayesOptimal, Teacher
 from polyceptron.questions.forecast import forecast
 from polyceptron.questions.measured_curve import MeasuredErrors, measure_errors
-from polyceptron.questions.predicted import fit_model
+from polyceptron.questions.teacher_of_data import fit_model
 from polyceptron.questions.twins import twin_report
 from polyceptron.report.data.reading import Table
 from polyceptron.rows import json_ready
