@@ -21,7 +21,8 @@ import pandas as pd
 from PIL import Image
 
 from polyceptron import __version__
-from polyceptron.report.figures.making import FIGURES, make_figures, read_agreement, verdict
+from polyceptron.report.figures.agreement import verdict
+from polyceptron.report.figures.making import FIGURES, make_figures, read_agreement
 
 DATA = Path(__file__).parent / "data"
 

@@ -27,8 +27,9 @@ from polyceptron.pictures.matplotlib_figure import save_figure
 from polyceptron.pictures.parts import SHEET
 from polyceptron.pictures.plotly_figure import render_plotly
 from polyceptron.report.figures import making
-from polyceptron.report.figures.figure_spec import Profile
-from polyceptron.report.figures.making import FIGURES, make_figures, verdict
+from polyceptron.report.figures.agreement import verdict
+from polyceptron.report.figures.making import FIGURES, make_figures
+from polyceptron.report.figures.profiles import Profile
 from polyceptron.rows import COLUMNS
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]

@@ -292,7 +292,8 @@ def plot(
     import pandas as pd
 
     from polyceptron.pictures import matplotlib_figure
-    from polyceptron.pictures.curves import curves_picture, read_table, select_rows
+    from polyceptron.pictures.curves import curves_picture
+    from polyceptron.pictures.tables import read_table, select_rows
 
     tables = [read_table(path).assign(table=i) for i, path in enumerate(sources)]
     table = select_rows(pd.concat(tables, ignore_index=True), where)
@@ -319,6 +320,7 @@ def figures(
     OUT/agreement.csv has the z of every symbol against its line.
     """
     from polyceptron.report.figures import making
+    from polyceptron.report.figures.agreement import verdict
 
     check_figure_files(out, making.files_of_figures(out, only), overwrite)
     try:
@@ -326,7 +328,7 @@ def figures(
     except KeyboardInterrupt as stop:
         say("stopped: the same command goes on from here")
         raise typer.Exit(128 + getattr(stop, "signal_number", 2)) from None
-    say(str(making.verdict(making.read_agreement(out))))
+    say(str(verdict(making.read_agreement(out))))
     say(f"{len(written)} files in {out}; open {out / 'index.html'}")
 
 

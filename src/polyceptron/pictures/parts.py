@@ -1,4 +1,4 @@
-r"""What a picture is: panels of traces, plain data that knows nothing of a drawing library.
+r"""A picture is plain data: panels of traces that know nothing of a drawing library.
 
 Words may hold markup, maths between asterisks, which each renderer sets in its own way:
 
@@ -6,23 +6,28 @@ Words may hold markup, maths between asterisks, which each renderer sets in its 
 *q_{00}*      $q_{\mathrm{00}}$    <i>q<sub>00</sub></i>
 *z_{y}*       $z_{y}$              <i>z<sub>y</sub></i>
 
-One look for all: colour-blind safe, theory as lines, experiments as symbols. An estimator or branch
-that is not listed gets the next free colour and is its own label.
+All figures share one look: its colours are safe for colour-blind readers, theory is drawn as lines
+and experiments as symbols. An estimator or branch that is not listed gets the next free colour,
+and its name is its label.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from html import escape
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from polyceptron.problem import ESTIMATORS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Kind = Literal["line", "symbols", "band", "cells"]
 Dash = Literal["solid", "dash", "dot", "dashdot"]
@@ -32,10 +37,11 @@ Limits = tuple[float | None, float | None] | None
 
 @dataclass(frozen=True)
 class Trace:
-    """One series of points: `x`, `y` (n,), NaN in `y` for a gap, `y_error` (n,) or empty.
+    """One series of points: `x` and `y` of length n, and `y_error` of length n or empty.
 
-    A band fills y ± y_error; cells have a value from 0 to 1 and words each, in `customdata`, as
-    colours. `hover` is the page's text, with `customdata` (n, …) for its numbers.
+    A NaN in `y` leaves a gap. A band fills y ± y_error. Cells are coloured by a value from 0 to 1;
+    their values and words stand in `customdata`. `hover` is the text that the page shows beside
+    the pointer, with the numbers of `customdata` (n, …).
     """
 
     x: Numbers
@@ -51,13 +57,13 @@ class Trace:
     width: float = 1.0  # of lines, and `size` of symbols, in units of the usual one
     size: float = 1.0
     hover: str = ""
-    customdata: tuple[tuple[Any, ...], ...] = ()
-    table: int = 0  # which of several tables it was made from
+    customdata: tuple[tuple[object, ...], ...] = ()
+    table: int = 0  # the place of its table, where several are drawn together
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A label, a scale (linear or log), and limits (None: as the data have it)."""
+    """A label, a scale (linear or log), and limits; a limit of None follows the data."""
 
     label: str = ""
     scale: str = "linear"
@@ -69,7 +75,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Mark:
-    """A vertical line at x; its label stands above, on that side of it."""
+    """A vertical line at x, whose label stands above it, on the side that `side` names."""
 
     x: float
     label: str = ""
@@ -80,7 +86,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Shade:
-    """A region of x from `low` to `high`, on the page, and what it is."""
+    """A coloured region of x from `low` to `high`, with its name; drawn on the page only."""
 
     low: float
     high: float
@@ -90,7 +96,7 @@ class Shade:
 
 @dataclass(frozen=True)
 class Note:
-    """Words at a point; `anchor` is which of their sides is there, as in "left top"."""
+    """Words at a point; `anchor` names the side of the words that touches it, as "left top"."""
 
     x: float
     y: float
@@ -101,9 +107,9 @@ class Note:
 
 @dataclass(frozen=True)
 class Legend:
-    """Where the legend stands (as matplotlib names places, or "outside"), and its title.
+    """The place of a legend, as matplotlib names it or "outside", and its title.
 
-    `corner` is where that corner of it goes, in shares of the axes, if not into theirs.
+    `corner` moves that corner of the legend to a point, given in shares of the axes.
     """
 
     place: str = "best"
@@ -114,7 +120,7 @@ class Legend:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes; `inset` is a panel within, in a `box` (left, bottom, width, height)."""
+    """One pair of axes; `inset` is a panel within it, at `box` (left, bottom, width, height)."""
 
     traces: tuple[Trace, ...]
     x: Axis = Axis()
@@ -130,36 +136,61 @@ class Panel:
 
 @dataclass(frozen=True)
 class Picture:
-    """Panels above one another; width and height in inches."""
+    """Panels above one another; width and height are in inches."""
 
     panels: tuple[Panel, ...]
     width: float = 3.6
     height: float = 2.9
 
 
-def placed(panel: Panel, place: str, x: Limits = None, y: Limits = None, **legend: Any) -> Panel:
-    """The panel with its legend at a place (with other fields perhaps) and within these limits."""
-    across, up = (
-        axis if limits is None else replace(axis, low=limits[0], high=limits[1])
-        for axis, limits in ((panel.x, x), (panel.y, y))
+def with_limits(axis: Axis, limits: Limits) -> Axis:
+    """Return the axis with these limits; None leaves it as it is."""
+    if limits is None:
+        return axis
+    low, high = limits
+    return replace(axis, low=low, high=high)
+
+
+def placed(
+    panel: Panel,
+    place: str,
+    x: Limits = None,
+    y: Limits = None,
+    *,
+    title: str | None = None,
+    columns: int = 1,
+    corner: tuple[float, float] | None = None,
+) -> Panel:
+    """Return the panel with its legend at a place, and within these limits of x and y.
+
+    Without a title the legend keeps its own.
+    """
+    legend = panel.legend or Legend()
+    if title is None:
+        title = legend.title
+    return replace(
+        panel,
+        x=with_limits(panel.x, x),
+        y=with_limits(panel.y, y),
+        legend=Legend(place, title, columns, corner),
     )
-    own = replace(panel.legend or Legend(), place=place, **legend)
-    return replace(panel, x=across, y=up, legend=own)
 
 
 def numbers(values: Iterable[Any]) -> Numbers:
-    """Plain floats; what is missing is NaN."""
+    """Return plain floats, with NaN for each missing value."""
     return tuple(math.nan if missing(value) else float(value) for value in values)
 
 
-def trace_of(table: Any, x: str, y: str, error: str = "", **look: Any) -> Trace:
-    """A trace from columns of a table."""
-    errors = numbers(table[error]) if error else ()
+def trace_of(table: pd.DataFrame, x: str, y: str, error: str = "", **look: Any) -> Trace:
+    """Return the trace of columns `x` and `y` of a table, with the bars of column `error`."""
+    errors: Numbers = ()
+    if error:
+        errors = numbers(table[error])
     return Trace(numbers(table[x]), numbers(table[y]), errors, **look)
 
 
-def missing(value: Any) -> bool:
-    """Whether a cell of a table is empty: None, NaN or pandas' NA."""
+def missing(value: object) -> bool:
+    """Return whether a cell of a table is empty: None, NaN or pandas' NA."""
     return value is None or type(value).__name__ == "NAType" or value != value
 
 
@@ -179,23 +210,28 @@ _COMMANDS = {
 
 
 def as_mathtext(text: str) -> str:
-    """For matplotlib; a dollar sign of the words themselves stays one."""
+    """Return the text with its markup in matplotlib's maths; a dollar sign stays itself."""
+    return _MATHS.sub(_mathtext_of, text.replace("$", r"\$"))
 
-    def upright(found: re.Match[str]) -> str:
-        word = len(found[2]) > 1 and found[2].isalnum()  # one letter is a variable
-        return f"{found[1]}{{\\mathrm{{{found[2]}}}}}" if word else found[0]
 
-    def maths(found: re.Match[str]) -> str:
-        inner = _RAISED.sub(upright, found[1])
-        for sign, command in _COMMANDS.items():
-            inner = inner.replace(sign, command)
-        return f"${inner}$"
+def _mathtext_of(maths: re.Match[str]) -> str:
+    """Return one formula between dollar signs."""
+    formula = _RAISED.sub(_upright_word, maths[1])
+    for sign, command in _COMMANDS.items():
+        formula = formula.replace(sign, command)
+    return f"${formula}$"
 
-    return _MATHS.sub(maths, text.replace("$", r"\$"))
+
+def _upright_word(raised: re.Match[str]) -> str:
+    """Return an index or a power; a word is set upright, a single letter is a variable."""
+    sign, word = raised.groups()
+    if len(word) > 1 and word.isalnum():
+        return f"{sign}{{\\mathrm{{{word}}}}}"
+    return raised[0]
 
 
 def as_html(text: str) -> str:
-    """For the page: escaped, with italics, indices and powers."""
+    """Return the text for a page: escaped, with italics, indices and powers."""
     words = _MATHS.sub(r"<i>\1</i>", escape(text, quote=False)).replace("\n", "<br>")
     for sign, tag in (("_", "sub"), ("^", "sup")):
         words = re.sub(rf"\{sign}\{{([^}}]*)\}}", rf"<{tag}>\1</{tag}>", words)
@@ -203,7 +239,7 @@ def as_html(text: str) -> str:
 
 
 def as_plain(text: str) -> str:
-    """Without markup, for a terminal."""
+    """Return the text without markup, for a terminal."""
     return _RAISED.sub(r"\1\2", _MATHS.sub(r"\1", text))
 
 
@@ -220,6 +256,13 @@ COLOURS = {
 }
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("circle", "square", "triangle", "diamond", "cross", "x")
+MARKERS_OF = {
+    "bayes": "circle",
+    "amp": "circle",
+    "cross-entropy": "square",
+    "square": "triangle",
+    "max-margin": "diamond",
+}
 DASHES: dict[str, Dash] = {
     "amp": "dash",
     "unstable": "dot",
@@ -275,46 +318,68 @@ SHEET: dict[str, Any] = {
 
 
 def label_of(name: str) -> str:
-    """The words for an estimator, a branch or a source."""
+    """Return the words for an estimator, a branch or a source."""
     return LABELS.get(name) or ESTIMATORS.label(name)
 
 
 def axis_label(column: str) -> str:
-    """The words for a column of the table."""
+    """Return the words for a column of a table."""
     return AXES.get(column, column.replace("_", " "))
 
 
 def colours_of(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each name: its own if it has one, else the next that is free."""
+    """Return a colour for each name: its own if it has one, else the next that is free."""
     names = list(dict.fromkeys(names))
     chosen = {name: COLOURS[name] for name in names if name in COLOURS}
-    for i, name in enumerate(name for name in names if name not in COLOURS):
-        free = (colour for colour in CYCLE if colour not in chosen.values())
-        chosen[name] = next(free, CYCLE[i % len(CYCLE)])
+    unlisted = [name for name in names if name not in COLOURS]
+    for i, name in enumerate(unlisted):
+        free = [colour for colour in CYCLE if colour not in chosen.values()]
+        chosen[name] = free[0] if free else CYCLE[i % len(CYCLE)]
     return chosen
 
 
+def marker_of(estimator: str, source: str) -> str:
+    """Return the symbol of an estimator's runs, the same in all figures.
+
+    Message passing has its own. An estimator that is not listed has none; then the next free
+    symbol is taken.
+    """
+    if source == "amp":
+        return MARKERS_OF["amp"]
+    return MARKERS_OF.get(estimator, "")
+
+
 def dash_of(role: str, mixed: bool) -> Dash:
-    """Of a line; what the Bayes-optimal one lies on is seen under its dashes."""
-    return DASHES.get(role, "dash" if mixed and role == "bayes" else "solid")
+    """Return the dashes of a line.
+
+    Beside other estimators the Bayes-optimal line is dashed, so that a line below it is seen.
+    """
+    if role in DASHES:
+        return DASHES[role]
+    if mixed and role == "bayes":
+        return "dash"
+    return "solid"
 
 
 def shades(count: int) -> list[str]:
-    """`count` colours of one scale, dark to light, for values in order."""
-    place = np.linspace(0, len(_SCALE) - 1, count)
-    parts = (np.interp(place, range(len(_SCALE)), part) for part in zip(*_SCALE, strict=True))
-    return [f"#{round(r):02x}{round(g):02x}{round(b):02x}" for r, g, b in zip(*parts, strict=True)]
+    """Return `count` colours of one scale, dark to light, for values in order."""
+    places = np.linspace(0, len(_SCALE) - 1, count)
+    red, green, blue = (
+        np.interp(places, range(len(_SCALE)), part) for part in zip(*_SCALE, strict=True)
+    )
+    return [
+        f"#{round(r):02x}{round(g):02x}{round(b):02x}"
+        for r, g, b in zip(red, green, blue, strict=True)
+    ]
 
 
 @contextmanager
 def style() -> Iterator[None]:
     """Draw inside this context to get the house look, whatever the user's own settings."""
-    import logging
-
     import matplotlib as mpl
 
-    # Cutting the maths fonts down for a PDF warns about their dates, which matter to nobody.
+    # fontTools warns about the dates of the fonts that it cuts down for a PDF; nobody needs them.
     logging.getLogger("fontTools").setLevel(logging.ERROR)
-    sheet: Any = SHEET
+    sheet: Any = SHEET  # matplotlib's stubs name every key
     with mpl.rc_context(sheet):
         yield

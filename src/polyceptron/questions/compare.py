@@ -19,8 +19,8 @@ import pandas as pd
 from polyceptron.checks import check_alphas, check_size
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics.averages import Average, deviation
-from polyceptron.pictures.curves import overlay
 from polyceptron.pictures.matplotlib_figure import Axes
+from polyceptron.pictures.overlay import overlay
 from polyceptron.problem import plain_estimators
 from polyceptron.problem.populations import check_population
 from polyceptron.questions.curve import ERROR, LearningCurve, learning_curve

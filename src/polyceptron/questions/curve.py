@@ -15,9 +15,11 @@ import pandas as pd
 
 from polyceptron.errors import InvalidInput
 from polyceptron.number_lists import parse_numbers, parse_range
-from polyceptron.pictures.curves import curves_picture, overlay, problem_words, read_table
+from polyceptron.pictures.curves import curves_picture
 from polyceptron.pictures.matplotlib_figure import Axes, render_matplotlib, save_figure
+from polyceptron.pictures.overlay import overlay
 from polyceptron.pictures.parts import as_plain
+from polyceptron.pictures.tables import problem_words, read_table
 from polyceptron.problem.populations import AnyTeacher, check_population
 from polyceptron.questions.curve_rows import curve_rows
 from polyceptron.questions.drawn_curve import drawn_rows

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from polyceptron.problem import Teacher, make_estimator
-from polyceptron.report.figures.figure_spec import PROFILES
-from polyceptron.report.figures.making import ALLOWANCE, FIGURES, _chance, agreement, verdict
+from polyceptron.report.figures.agreement import ALLOWANCE, agreement, chance, verdict
+from polyceptron.report.figures.making import FIGURES
+from polyceptron.report.figures.profiles import PROFILES
 from polyceptron.rows import tidy
 from polyceptron.students import student_of
 
@@ -96,8 +97,8 @@ def test_what_a_finite_size_rounds_is_recorded_and_not_judged() -> None:
 
 
 def test_a_mean_without_spread_is_right_or_wrong() -> None:
-    assert _chance(-1e-9, 0.0, 5) == 1
-    assert _chance(1e-9, 0.0, 5) == 0
+    assert chance(-1e-9, 0.0, 5) == 1
+    assert chance(1e-9, 0.0, 5) == 0
     assert ALLOWANCE == 2.0
 
 

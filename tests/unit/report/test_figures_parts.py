@@ -13,23 +13,18 @@ from typer.testing import CliRunner
 from polyceptron.cli import app
 from polyceptron.cli.side_files import check_figure_files
 from polyceptron.errors import InvalidInput
-from polyceptron.report.figures.figure_spec import (
-    PROFILES,
-    Computation,
-    Profile,
-    as_profile,
-    run_computations,
-    run_rows,
-)
+from polyceptron.report.figures.computations import Computation, run_computations
+from polyceptron.report.figures.figure_rows import run_rows
+from polyceptron.report.figures.gallery import gallery_html
 from polyceptron.report.figures.making import (
     COMPUTED,
     FIGURES,
     choose_figures,
     files_of_figures,
-    gallery_html,
     make_figures,
     make_folder,
 )
+from polyceptron.report.figures.profiles import PROFILES, Profile, as_profile
 
 pytestmark = pytest.mark.process
 

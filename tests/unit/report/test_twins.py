@@ -16,7 +16,7 @@ import polyceptron as pc
 from polyceptron.data.class_moments import class_moments
 from polyceptron.questions.twins import projected
 from polyceptron.report.figures import mixture_figures
-from polyceptron.report.figures.making import agreement
+from polyceptron.report.figures.agreement import agreement
 from polyceptron.sides.matrix.fields import MatrixFields
 from polyceptron.sides.matrix.linear_loss import linear_law
 from polyceptron.sides.matrix.loop import Anderson, MatrixConjugates, pack, weights_side

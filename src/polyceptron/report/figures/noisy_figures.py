@@ -1,29 +1,36 @@
 """Figures of noisy labels: above the floor, the hard phase, separability, calibration."""
 
 import math
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.special import softmax
 
+from polyceptron.data.checks import Labels
 from polyceptron.fit.separation import is_separable
+from polyceptron.numerics import Array
 from polyceptron.numerics.averages import Average
 from polyceptron.pictures import parts as pic
 from polyceptron.pictures.curves import ERROR, TRANSITION_LABELS, curves_panel
 from polyceptron.problem import Teacher, make_estimator
 from polyceptron.questions.calibration import calibration
 from polyceptron.questions.ridge import optimal_ridge
-from polyceptron.report.figures import figure_spec as spec
-from polyceptron.report.figures.bayes_figures import RADEMACHER, transition_rows
-from polyceptron.report.figures.erm_figures import ALPHA, fits
+from polyceptron.report.figures.bayes_figures import RADEMACHER, TITLE_RADEMACHER, transition_rows
+from polyceptron.report.figures.computations import Computation, ask
+from polyceptron.report.figures.figure_rows import Curves, figure_row, smooth_rows
+from polyceptron.report.figures.figure_spec import figure
+from polyceptron.report.figures.margin_figure import ALPHA, fits
+from polyceptron.report.figures.profiles import Profile
+from polyceptron.rows import Row
 from polyceptron.sides.generalisation import error_floor
 from polyceptron.theory.separability import separability
 
 NOISE = "softmax:3"
 NOISY = Teacher(3, noise=NOISE)
-CURVES_NOISY = spec.Curves(
+CURVES_NOISY = Curves(
     0,
     12.0,
     (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0),
@@ -32,186 +39,299 @@ CURVES_NOISY = spec.Curves(
     fits=(("cross-entropy", 0.1), ("square", 1.0)),
     lines=(("bayes", None), ("cross-entropy", 0.0)),
 )
+GREY = pic.COLOURS["unstable"]
 
 
-def floor_rows(noise: str) -> list[spec.Row]:
-    """The floor and α_s of the noise at k = 3, in one row."""
+def floor_rows(noise: str) -> list[Row]:
+    """Return the floor and α_s of the noise at k = 3, in one row."""
     teacher = Teacher(3, noise=noise)
-    found = {"alpha": separability(teacher).alpha_s, ERROR: error_floor(teacher.channel, 3)}
-    return [spec.figure_row("theory", "bayes", branch="floor", noise=noise, **found, status="ok")]
+    row = figure_row("theory", "bayes", branch="floor", noise=noise, status="ok")
+    row["alpha"] = separability(teacher).alpha_s
+    row[ERROR] = error_floor(teacher.channel, 3)
+    return [row]
 
 
-@spec.figure(
-    "noisy-curves",
-    "Learning with softmax labels, k = 3, slope 3",
-    computations=lambda p: [*CURVES_NOISY(p), spec.ask(floor_rows, noise=NOISE)],
-)
+def _noisy_curves(profile: Profile) -> list[Computation]:
+    return [*CURVES_NOISY(profile), ask(floor_rows, noise=NOISE)]
+
+
+@figure("noisy-curves", "Learning with softmax labels, k = 3, slope 3", _noisy_curves)
 def noisy_curves(table: pd.DataFrame) -> pic.Panel:
     """Error on labels as drawn. The floor is the error of the teacher itself. Without a ridge
     cross-entropy is max-margin below *α_{s}*, where the classes can be separated, and the
     maximum-likelihood estimate above. Lines: theory; symbols: fits, with standard errors.
     """
-    known = table["branch"] == "floor"
-    threshold, lowest = (float(table.loc[known, c].iloc[0]) for c in ("alpha", ERROR))
-    grey, across = pic.COLOURS["unstable"], (0.0, CURVES_NOISY.high + 0.25)
-    floor = pic.Trace(across, (lowest, lowest), colour=grey, dash="dot", in_legend=False)
-    panel = curves_panel(table[~known], log_x=False)
+    is_floor = table["branch"] == "floor"
+    threshold = float(table.loc[is_floor, "alpha"].iloc[0])
+    lowest = float(table.loc[is_floor, ERROR].iloc[0])
+    across = (0.0, CURVES_NOISY.high + 0.25)
+    floor = pic.Trace(across, (lowest, lowest), colour=GREY, dash="dot", in_legend=False)
+    panel = curves_panel(table[~is_floor], log_x=False)
+    panel = pic.placed(panel, "upper right", across, (lowest - 0.04, 0.68))
     return replace(
-        pic.placed(panel, "upper right", across, (lowest - 0.04, 0.68)),
+        panel,
         traces=(*panel.traces, floor),
         marks=(pic.Mark(threshold, f"*α_s* = {threshold:.2f}"),),
-        notes=(pic.Note(0.15, lowest - 0.022, "floor: the teacher itself", grey),),
+        notes=(pic.Note(0.15, lowest - 0.022, "floor: the teacher itself", GREY),),
+        title="*k = 3*, Gaussian weights, softmax labels of slope 3",
     )
 
 
-NOISES = {  # label of the axis, and the largest size: of softmax labels 1/β
-    "gaussian:": ("variance of the noise *Δ*", 0.016),
-    "softmax:": ("softmax labels, 1/*β*", 0.1),
-    "flips:": ("share of flipped labels *η*", 0.2),
+class NoiseAxis(NamedTuple):
+    """A kind of noise on an axis: its label, and the largest size (of softmax labels 1/β)."""
+
+    label: str
+    largest: float
+
+
+NOISES = {
+    "gaussian:": NoiseAxis("variance of Gaussian noise *Δ*", 0.016),
+    "softmax:": NoiseAxis("softmax labels, 1/*β*", 0.1),
+    "flips:": NoiseAxis("share of flipped labels *η*", 0.2),
 }
 
 
-def noisy_transition_rows(kind: str, most: int) -> list[spec.Row]:
-    """The transitions of Rademacher weights against the size of a noise, up to where they meet."""
+def noisy_transition_rows(kind: str, most: int) -> list[Row]:
+    """Return the transitions of Rademacher weights against the size of a noise.
 
-    def at(size: float) -> list[spec.Row]:
-        strength = 1 / size if kind == "softmax:" and size else size
-        rows = transition_rows(*RADEMACHER, f"{kind}{strength!r}" if size else "none")
+    They end where the two meet.
+    """
+
+    def rows_at(size: float) -> list[Row]:
+        rows = transition_rows(*RADEMACHER, _noise_of_size(kind, size))
         place = {"noise_kind": kind.rstrip(":"), "noise_size": size}
         return [row | place | {"alpha": row["alpha"] or math.nan} for row in rows]
 
-    return spec.smooth_rows(at, 0.0, NOISES[kind][1], most, x="noise_size", y="alpha")
+    return smooth_rows(rows_at, 0.0, NOISES[kind].largest, most, x="noise_size", y="alpha")
 
 
-@spec.figure(
+def _noise_of_size(kind: str, size: float) -> str:
+    """Return the name of a noise; softmax labels of size 1/β have slope β."""
+    if size == 0:
+        return "none"
+    if kind == "softmax:":
+        return f"{kind}{1 / size!r}"
+    return f"{kind}{size!r}"
+
+
+def _noisy_phases(profile: Profile) -> list[Computation]:
+    most = max(3, profile.line_points // 2)
+    return [ask(noisy_transition_rows, kind=kind, most=most) for kind in NOISES]
+
+
+@figure(
     "noisy-phases",
     "The hard phase of Rademacher weights with noisy labels, k = 3",
-    computations=lambda size: [
-        spec.ask(noisy_transition_rows, kind=k, most=max(3, size.line_points // 2)) for k in NOISES
-    ],
+    computations=_noisy_phases,
 )
 def noisy_phases(table: pd.DataFrame) -> pic.Picture:
     """Between the two lines perfect knowledge of the posterior errs less than message passing does.
     Noise on the teacher's fields, Gaussian or that of the softmax, narrows this phase until it
     closes. Flips leave perfect learning a state of its own, and the phase stays open.
     """
-    return pic.Picture(tuple(_phase_panel(table, kind) for kind in NOISES), height=7.2)
+    first, *others = (_phase_panel(table, kind) for kind in NOISES)
+    first = replace(first, legend=pic.Legend("upper left"), title=TITLE_RADEMACHER)
+    return pic.Picture((first, *others), height=7.2)
+
+
+@dataclass(frozen=True)
+class _HardPhase:
+    """α_IT and α_algo against the size of a noise; `closes` where they meet on the axis."""
+
+    size: Sequence[float]
+    it: Sequence[float]
+    algo: Sequence[float]
+    closes: bool
+
+    def middle(self) -> tuple[float, float]:
+        """Return a place for a word between the two lines."""
+        share = 0.25 if self.closes else 0.8  # where the phase is wide
+        size = share * self.size[-1]
+        between = np.interp(size, self.size, self.it) + np.interp(size, self.size, self.algo)
+        return size, 0.5 * float(between)
+
+    def end(self) -> float:
+        """Return the size at which they meet: a cusp, so that gap^(2/3) falls linearly to 0."""
+        before, last = (np.subtract(self.algo, self.it) ** (2 / 3))[-2:]
+        step = self.size[-1] - self.size[-2]
+        return float(self.size[-1] + last * step / (before - last))
 
 
 def _phase_panel(table: pd.DataFrame, kind: str) -> pic.Panel:
+    """Return both transitions against the size of one noise."""
     rows = table[table["noise_kind"] == kind.rstrip(":")].sort_values("noise_size")
     known = rows[rows["alpha"].notna()]
-    traces = tuple(
+    it, algo = (
         pic.trace_of(
-            known[known["branch"] == name],
+            known[known["branch"] == branch],
             "noise_size",
             "alpha",
             colour=pic.COLOURS[role],
             dash=pic.DASHES.get(role, "solid"),
             label=label,
         )
-        for (name, label), role in zip(TRANSITION_LABELS.items(), ("bayes", "amp"), strict=True)
+        for (branch, label), role in zip(TRANSITION_LABELS.items(), ("bayes", "amp"), strict=True)
     )
-    x, lows, highs = traces[0].x, traces[0].y, traces[1].y
-    closes = len(known) < len(rows)
-    wide = (0.25 if closes else 0.8) * x[-1]  # where there is room between the lines
-    level = 0.5 * float(np.interp(wide, x, lows) + np.interp(wide, x, highs))
-    notes = [pic.Note(wide, level, "hard", anchor="center middle")]
-    if closes:
-        before, last = (np.subtract(highs, lows) ** (2 / 3))[-2:]  # falls linearly: it is a cusp
-        end = x[-1] + last * (x[-1] - x[-2]) / (before - last)
-        notes.append(pic.Note(x[-1], lows[-1] - 0.3, f"closes at {end:.3g}", anchor="right top"))
-    across, up = pic.Axis(NOISES[kind][0], low=0), pic.Axis(pic.AXES["alpha"], low=2.2)
-    return pic.Panel(traces, across, up, notes=tuple(notes), legend=pic.Legend("upper left"))
+    phase = _HardPhase(it.x, it.y, algo.y, closes=len(known) < len(rows))
+    traces = [it, algo]
+    notes = [pic.Note(*phase.middle(), "hard", anchor="center middle")]
+    if phase.closes:
+        end = phase.end()
+        level = it.y[-1]
+        below = level - 0.3
+        traces += [
+            pic.Trace((end, end), (below, level), colour=GREY, width=0.6, in_legend=False),
+            pic.Trace((end,), (level,), kind="symbols", hollow=True, in_legend=False),
+        ]
+        notes.append(pic.Note(end, below, f"closes at {end:.3g} ", anchor="right middle"))
+    x = pic.Axis(NOISES[kind].label, low=0)
+    y = pic.Axis(pic.AXES["alpha"], low=2.2)
+    return pic.Panel(tuple(traces), x, y, notes=tuple(notes))
 
 
 CLASSES = (2, 3, 5)
-VARIANCES = (0.05, 3.2)
-CHECKED = (0.1, 0.4, 1.6)  # by data
+VARIANCES = (0.05, 3.2)  # ends of the line
+CHECKED_VARIANCES = (0.1, 0.4, 1.6)  # by drawn samples
 MOST_PER_DIMENSION = 20  # samples drawn: α_s of five classes is 11 at the least noise checked
+TOLERANCE_OF_MANY_CLASSES = 1e-2  # of α_s at k > 3
+SHARE_BISECTED = 0.05  # of d: the number of samples is known to this
 
 
-def threshold_rows(n_classes: int, most: int) -> list[spec.Row]:
-    """α_s in theory, against the variance of the noise."""
-    tol = None if n_classes <= 3 else 1e-2
+def threshold_rows(n_classes: int, most: int) -> list[Row]:
+    """Return α_s in theory, against the variance of the noise."""
+    tol = None if n_classes <= 3 else TOLERANCE_OF_MANY_CLASSES
 
-    def at(variance: float) -> list[spec.Row]:
+    def rows_at(variance: float) -> list[Row]:
         found = separability(Teacher(n_classes, noise=f"gaussian:{variance!r}"), tol)
-        place = {"n_classes": n_classes, "noise_variance": variance, "alpha": found.alpha_s}
-        known = {"uncertainty": found.alpha_s_uncertainty}
-        return [spec.figure_row("theory", "cross-entropy", **place, **known)]
+        row = figure_row(
+            "theory",
+            "cross-entropy",
+            n_classes=n_classes,
+            noise_variance=variance,
+            alpha=found.alpha_s,
+            uncertainty=found.alpha_s_uncertainty,
+        )
+        return [row]
 
-    return spec.smooth_rows(at, *VARIANCES, most, log=True, x="noise_variance", y="alpha")
+    low, high = VARIANCES
+    return smooth_rows(rows_at, low, high, most, log=True, x="noise_variance", y="alpha")
 
 
 def separable_share_rows(
     n_classes: int, variance: float, dimension: int, instances: int
-) -> list[spec.Row]:
-    """The largest n/d at which drawn samples can be separated, its mean over the instances."""
-    teacher, largest = Teacher(n_classes, noise=f"gaussian:{variance!r}"), []
+) -> list[Row]:
+    """Return the largest n/d at which drawn samples can be separated, its mean over instances."""
+    teacher = Teacher(n_classes, noise=f"gaussian:{variance!r}")
+    largest = []
     for seed in range(instances):
         X, y, _ = teacher.sample(MOST_PER_DIMENSION * dimension, dimension, seed=seed)
-
-        def separable(n: int, X: Any = X, y: Any = y) -> bool:
-            return bool(is_separable(X[:n], y[:n], n_classes=n_classes).separable)
-
-        low, high, last = dimension, 2 * dimension, MOST_PER_DIMENSION * dimension
-        while high < last and separable(high):  # doubled, then halved in on
-            low, high = high, min(2 * high, last)
-        while high - low > max(1, dimension // 20):
-            middle = (low + high) // 2
-            low, high = (middle, high) if separable(middle) else (low, middle)
-        largest.append(0.5 * (low + high) / dimension)
-    found, size = Average.of(largest), {"dimension": dimension, "instances": instances}
-    place = {"n_classes": n_classes, "noise_variance": variance, "alpha": found.mean}
-    unsure = {"alpha_standard_error": found.standard_error}
-    return [spec.figure_row("erm", "cross-entropy", **place, **size, **unsure)]
+        largest.append(_largest_separable(X, y, n_classes) / dimension)
+    mean = Average.of(largest)
+    row = figure_row(
+        "erm",
+        "cross-entropy",
+        n_classes=n_classes,
+        noise_variance=variance,
+        alpha=mean.mean,
+        alpha_standard_error=mean.standard_error,
+        dimension=dimension,
+        instances=instances,
+    )
+    return [row]
 
 
-def _thresholds(profile: spec.Profile) -> list[spec.Computation]:
-    most, checked = profile.line_points // 2, profile.thin(CHECKED)
-    size = {"dimension": profile.separable_dimension, "instances": profile.separable_instances}
-    lines = [spec.ask(threshold_rows, n_classes=k, most=most) for k in CLASSES]
-    places: Any = [{"n_classes": k, "variance": v} for k in CLASSES for v in checked]
-    return lines + [spec.ask(separable_share_rows, **place, **size) for place in places]
+def _largest_separable(X: Array, y: Labels, n_classes: int) -> float:
+    """Return how many of the first samples can be separated: doubled, then bisected."""
+
+    def separable(n: int) -> bool:
+        return bool(is_separable(X[:n], y[:n], n_classes=n_classes).separable)
+
+    n_samples, dimension = X.shape
+    low = dimension
+    high = 2 * dimension
+    while high < n_samples and separable(high):
+        low = high
+        high = min(2 * high, n_samples)
+    while high - low > max(1, SHARE_BISECTED * dimension):
+        middle = (low + high) // 2
+        if separable(middle):
+            low = middle
+        else:
+            high = middle
+    return 0.5 * (low + high)
 
 
-@spec.figure("separability", "Up to where classes can be separated", computations=_thresholds)
+def _thresholds(profile: Profile) -> list[Computation]:
+    most = profile.line_points // 2
+    lines = [ask(threshold_rows, n_classes=k, most=most) for k in CLASSES]
+    checks = [
+        ask(
+            separable_share_rows,
+            n_classes=k,
+            variance=variance,
+            dimension=profile.separable_dimension,
+            instances=profile.separable_instances,
+        )
+        for k in CLASSES
+        for variance in profile.thin(CHECKED_VARIANCES)
+    ]
+    return lines + checks
+
+
+@figure("separability", "Up to where classes can be separated", computations=_thresholds)
 def separable_alphas(table: pd.DataFrame) -> pic.Panel:
     """*α_{s}* against the variance of Gaussian noise on the teacher's fields. Lines: theory;
     symbols: the largest n/d at which drawn samples were separable, with standard errors, at finite
     d.
     """
     panel = curves_panel(table, "noise_variance", "alpha", log_x=True)
-    x = pic.Axis("variance of the noise *Δ*", "log")
-    y = pic.Axis("largest *α* that can be separated, *α_s*", low=0)
-    return replace(pic.placed(panel, "upper right"), x=x, y=y)
+    dimension = int(table["dimension"].max())
+    legend = f"lines: *α_s* in theory\nsymbols: tests of separability, *d = {dimension}*"
+    return replace(
+        pic.placed(panel, "upper right", title=legend),
+        x=pic.Axis("variance of the noise *Δ*", "log"),
+        y=pic.Axis("largest *α* that can be separated, *α_s*", low=0),
+        title="Gaussian weights",
+    )
 
 
-STRENGTHS = (0.01, 0.1, 1.0)  # ridges of the reliability curves
+RIDGES_OF_RELIABILITY = (0.01, 0.1, 1.0)
 SCORES = {"error": "*ε_{gen}*", "test-loss": "test loss", "calibration": "calibration error"}
-CELLS = 15  # of confidence
+N_CELLS = 15  # of confidence
+LEAST_SHARE = 1e-4  # of fresh samples in a cell of the theory that is drawn
+LEAST_COUNT = 50  # fresh samples in a cell of a fit that is drawn
+RANGE_OF_BEST_RIDGES = (0.5, 16.0)  # α
+MOST_FITTED = (500, 6)  # dimension and instances
 
 
-def reliability_rows(ridge: float) -> list[spec.Row]:
-    """Accuracy against confidence in theory."""
-    found = calibration(NOISY, make_estimator("cross-entropy", ridge), ALPHA, 3 * CELLS)
-    base = spec.figure_row("theory", "cross-entropy", alpha=ALPHA, ridge=ridge)
-    bins = zip(found.confidence, found.accuracy, found.share, strict=True)
-    return [base | {"confidence": c, "accuracy": a} for c, a, share in bins if share > 1e-4]
-
-
-def measured_rows(ridge: float, dimension: int, instances: int) -> list[spec.Row]:
-    """The same on fresh samples of fits, in even cells of confidence."""
-    runs = []
-    for _, weights, X, y in fits(NOISY, "cross-entropy", ridge, dimension, instances):
-        p = softmax(X @ weights, axis=1)
-        run = pd.DataFrame({"confidence": p.max(1), "accuracy": p.argmax(1) == y, "count": 1.0})
-        cells = run.groupby(np.ceil((1.5 * run["confidence"] - 0.5) * CELLS))
-        runs.append(cells.agg({"confidence": "mean", "accuracy": "mean", "count": "sum"}))
-    base = spec.figure_row("erm", "cross-entropy", alpha=ALPHA, ridge=ridge, dimension=dimension)
+def reliability_rows(ridge: float) -> list[Row]:
+    """Return accuracy against confidence in theory."""
+    found = calibration(NOISY, make_estimator("cross-entropy", ridge), ALPHA, 3 * N_CELLS)
+    row = figure_row("theory", "cross-entropy", alpha=ALPHA, ridge=ridge)
+    cells = zip(found.confidence, found.accuracy, found.share, strict=True)
     return [
-        base
+        row | {"confidence": confidence, "accuracy": accuracy}
+        for confidence, accuracy, share in cells
+        if share > LEAST_SHARE
+    ]
+
+
+def measured_rows(ridge: float, dimension: int, instances: int) -> list[Row]:
+    """Return accuracy against confidence on fresh samples of fits, in even cells."""
+    runs = []
+    for fit in fits(NOISY, "cross-entropy", ridge, dimension, instances):
+        p = softmax(fit.X_fresh @ fit.weights, axis=1)
+        run = pd.DataFrame(
+            {"confidence": p.max(1), "accuracy": p.argmax(1) == fit.y_fresh, "count": 1.0}
+        )
+        least = 1 / 3
+        cell = np.ceil((run["confidence"] - least) / (1 - least) * N_CELLS)
+        runs.append(
+            run.groupby(cell).agg({"confidence": "mean", "accuracy": "mean", "count": "sum"})
+        )
+    row = figure_row("erm", "cross-entropy", alpha=ALPHA, ridge=ridge, dimension=dimension)
+    return [
+        row
         | {
             "instances": instances,
             "accuracy_standard_error": cell["accuracy"].sem(),
@@ -219,46 +339,81 @@ def measured_rows(ridge: float, dimension: int, instances: int) -> list[spec.Row
             "accuracy": cell["accuracy"].mean(),
         }
         for _, cell in pd.concat(runs).groupby(level=0)
-        if len(cell) == instances and cell["count"].mean() > 50
+        if len(cell) == instances and cell["count"].mean() > LEAST_COUNT
     ]
 
 
-def best_rows(most: int) -> list[spec.Row]:
-    """The best ridge for the error, the test loss and the calibration error, against α at k = 2."""
+def best_rows(most: int) -> list[Row]:
+    """Return the best ridge for error, test loss and calibration error, against α at k = 2."""
     teacher = Teacher(2, noise=NOISE)
 
-    def at(alpha: float) -> list[spec.Row]:
-        base = spec.figure_row("theory", "cross-entropy", n_classes=2, alpha=alpha)
-        best = {s: optimal_ridge(teacher, "cross-entropy", alpha, target=s) for s in SCORES}
-        return [base | {"target": score, "ridge": ridge} for score, ridge in best.items()]
+    def rows_at(alpha: float) -> list[Row]:
+        row = figure_row("theory", "cross-entropy", n_classes=2, alpha=alpha)
+        return [
+            row
+            | {
+                "target": score,
+                "ridge": optimal_ridge(teacher, "cross-entropy", alpha, target=score),
+            }
+            for score in SCORES
+        ]
 
-    return spec.smooth_rows(at, 0.5, 16.0, most, log=True, y="ridge", line="target")
+    low, high = RANGE_OF_BEST_RIDGES
+    return smooth_rows(rows_at, low, high, most, log=True, y="ridge", line="target")
 
 
-def _scores(profile: spec.Profile) -> list[spec.Computation]:
-    dimension, instances = min(profile.erm_dimension, 500), min(profile.erm_instances, 6)
-    size = {"dimension": dimension, "instances": instances}
-    return [
-        *(spec.ask(reliability_rows, ridge=ridge) for ridge in STRENGTHS),
-        *(spec.ask(measured_rows, ridge=ridge, **size) for ridge in STRENGTHS),
-        spec.ask(best_rows, most=profile.line_points // 2),
+def _calibration(profile: Profile) -> list[Computation]:
+    dimension, instances = MOST_FITTED
+    fitted = [
+        ask(
+            measured_rows,
+            ridge=ridge,
+            dimension=min(profile.erm_dimension, dimension),
+            instances=min(profile.erm_instances, instances),
+        )
+        for ridge in RIDGES_OF_RELIABILITY
     ]
+    theory = [ask(reliability_rows, ridge=ridge) for ridge in RIDGES_OF_RELIABILITY]
+    return [*theory, *fitted, ask(best_rows, most=profile.line_points // 2)]
 
 
-@spec.figure("calibration", "Calibration of cross-entropy with softmax labels, slope 3", _scores)
+@figure("calibration", "Calibration of cross-entropy with softmax labels, slope 3", _calibration)
 def calibration_of_softmax(table: pd.DataFrame) -> pic.Picture:
     """Above: accuracy against confidence at k = 3 and α = 3; too little ridge is overconfident, too
     much underconfident. Lines: theory; symbols: fits, on fresh samples. Below: the best ridge for
     the error, the test loss and the calibration error at k = 2; they differ.
     """
+    is_reliability = table["confidence"].notna()
+    above = _reliability_panel(table[is_reliability].drop(columns="target"))
+    below = _best_ridge_panel(table[~is_reliability])
+    return pic.Picture((above, below), height=5.6)
+
+
+def _reliability_panel(table: pd.DataFrame) -> pic.Panel:
+    """Return accuracy against confidence, beside the line where they are equal."""
+    panel = curves_panel(table, "confidence", "accuracy")
     ends = (1 / 3, 1.0)
-    equal = pic.Trace(ends, ends, colour=pic.COLOURS["unstable"], dash="dot", label="calibrated")
-    known = table["confidence"].notna()
-    above = curves_panel(table[known].drop(columns="target"), "confidence", "accuracy")
-    # The ridge alone tells these lines apart.
-    named = (replace(trace, label=trace.label.split(", ")[-1]) for trace in above.traces)
-    above = replace(above, traces=(equal, *named), y=pic.Axis("accuracy"))
-    best = table[~known].rename(columns={"ridge": "best"}).replace({"target": SCORES})
-    below = pic.placed(curves_panel(best, "alpha", "best", log_x=True), "best", title="best for")
-    below = replace(below, y=pic.Axis("best ridge *λ*", low=0))
-    return pic.Picture((pic.placed(above, "upper left", title=""), below), height=5.2)
+    equal = pic.Trace(ends, ends, colour=GREY, dash="dot", label="calibrated")
+    # The ridge alone tells the other lines apart.
+    named = [replace(trace, label=trace.label.split(", ")[-1]) for trace in panel.traces]
+    dimension = int(table["dimension"].max())
+    legend = f"lines: theory\nsymbols: fits, *d = {dimension}*"
+    return replace(
+        pic.placed(panel, "upper left", title=legend),
+        traces=(equal, *named),
+        y=pic.Axis("accuracy"),
+        title=f"cross-entropy, *k = 3*, *α = {ALPHA:g}*, softmax labels of slope 3",
+    )
+
+
+def _best_ridge_panel(table: pd.DataFrame) -> pic.Panel:
+    """Return the best ridge for each score against α."""
+    named = table.rename(columns={"ridge": "best"}).replace({"target": SCORES})
+    panel = curves_panel(named, "alpha", "best", log_x=True)
+    panel = pic.placed(panel, "best", title="best for")
+    return replace(
+        panel,
+        x=replace(panel.x, ticks=(0.5, 1, 2, 5, 10)),
+        y=pic.Axis("best ridge *λ*", low=0),
+        title="theory, *k = 2*, softmax labels of slope 3",
+    )
