@@ -15,6 +15,7 @@ cache. Small data get one thread (`threads_for`): threads of the linear algebra 
 by spinning, and on scikit-learn's digits two of them took five times as long as one.
 """
 
+import hashlib
 import math
 import os
 from abc import ABC, abstractmethod
@@ -114,21 +115,79 @@ def through_of(
     return back_of(block, f.reshape(-1, len(block))), rest
 
 
-def square_sums(block: AnyArray) -> tuple[tuple[int, ...], Array, int | None]:
-    """Return a block's shape, the sum of squares of each row (b,), and the first unusable row."""
+class FirstLook(NamedTuple):
+    """What the first read of X finds in a block of rows.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        That of the block, (b, d) unless something is wrong.
+    squares : ndarray of shape (b,)
+        The sum of squares of each row.
+    bad_row : int or None
+        The first row with an entry that cannot be used.
+    hashes : ndarray of uint64 of shape (b,) or None
+        The hash of each row, where it was asked for.
+    """
+
+    shape: tuple[int, ...]
+    squares: Array
+    bad_row: int | None
+    hashes: NDArray[np.uint64] | None
+
+
+def look_at(block: AnyArray, keys: NDArray[np.uint64] | None) -> FirstLook:
+    """Look at a block for the first time; hash its rows if keys (d,) are given."""
     if block.ndim != 2:
-        return block.shape, np.zeros(0), None
+        return FirstLook(block.shape, np.zeros(0), None, None)
+    hashes = None
+    if keys is not None and block.shape[1] == len(keys):
+        hashes = row_hashes(block, keys)
+    sums = _square_sums(block)
+    if sums.size and not float(sums.max()) < LARGEST**2:
+        bad = ~usable(block).all(1)
+        if bad.any():
+            return FirstLook(block.shape, sums, int(bad.argmax()), hashes)
+    return FirstLook(block.shape, sums, None, hashes)
+
+
+def _square_sums(block: AnyArray) -> Array:
+    """Return the sum of squares of each row, (b, d) to (b,)."""
     sums = np.empty(len(block))
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         sums[:] = np.einsum("ij,ij->i", block, block)
         if block.dtype == np.float32 and not np.isfinite(sums).all():  # of larger range
             for rows, part in _parts(block, np.float64):
                 sums[rows] = np.einsum("ij,ij->i", part, part)
-    if sums.size and not float(sums.max()) < LARGEST**2:
-        bad = ~usable(block).all(1)
-        if bad.any():
-            return block.shape, sums, int(bad.argmax())
-    return block.shape, sums, None
+    return sums
+
+
+def hash_keys(dimension: int) -> NDArray[np.uint64]:
+    """Return the numbers (d, 2) with which the halves of a row's entries are multiplied."""
+    return np.random.default_rng(0).integers(0, 2**64, (dimension, 2), dtype=np.uint64)
+
+
+def row_hashes(block: AnyArray, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return Σ_j (low_j key_j0 + high_j key_j1) mod 2^64 of each row, (b, d) to (b,).
+
+    low_j and high_j are the halves of the bits of x_j; an entry in single precision has the first
+    alone. Whole numbers are added, so that nothing is rounded and the hash is the same however rows
+    are cut into blocks. Halves, as the sign bits of two whole entries would cancel.
+    """
+    words = halves_of(block)
+    return np.einsum("ijh,jh->i", words, keys[:, : words.shape[-1]])
+
+
+def halves_of(entries: AnyArray) -> NDArray[np.uint32]:
+    """Return the bits of numbers (...) in single or double precision in words of 32, (..., h)."""
+    words = np.ascontiguousarray(entries).view(np.uint32)
+    return words.reshape(*entries.shape, entries.dtype.itemsize // 4)
+
+
+def digest(values: NDArray[Any]) -> str:
+    """Return a hash of an array's numbers, in their order: 32 hexadecimal digits."""
+    content = np.ascontiguousarray(values)
+    return hashlib.blake2b(content.view(np.uint8), digest_size=16).hexdigest()
 
 
 def usable(entries: AnyArray) -> NDArray[np.bool_]:
@@ -186,6 +245,13 @@ class ColumnMoments(NamedTuple):
     mean: Array
     deviation: Array
     largest: Array
+
+
+class FirstRead(NamedTuple):
+    """The norms ‖x_μ‖/√d of all rows (n,), and their hashes (n,) where they were made."""
+
+    norms: Array
+    hashes: NDArray[np.uint64] | None
 
 
 class Design(ABC):
@@ -262,19 +328,50 @@ class Design(ABC):
     @cached_property
     def row_norms(self) -> Array:
         """‖x_μ‖/√d, (n,); the first read of X, which finds what cannot be used."""
-        out = np.empty(self.n_samples)
-        for rows, (shape, squares, bad) in self.each_block(square_sums):
+        return self._first_read.norms
+
+    @cached_property
+    def content(self) -> str:
+        """A hash of all entries of X, the same however its rows are read.
+
+        Where reading is dear it is made in the first read, else in a read of its own.
+        """
+        hashes = self._first_read.hashes
+        if hashes is None:
+            hashes = self._hash_rows()
+        return digest(hashes)
+
+    @cached_property
+    def _first_read(self) -> FirstRead:
+        """The norms of all rows, and their hashes where reading is dear."""
+        norms = np.empty(self.n_samples)
+        keys = None
+        hashes = None
+        if self.reading_is_dear:
+            keys = hash_keys(self.dimension)
+            hashes = np.empty(self.n_samples, np.uint64)
+        for rows, look in self.each_block(look_at, (keys,)):
             expected = (rows.stop - rows.start, self.dimension)
-            if tuple(shape) != expected:
+            if tuple(look.shape) != expected:
                 raise InvalidInput(
-                    f"rows {rows.start} to {rows.stop - 1} of X have the shape {tuple(shape)}, not "
-                    f"{expected}"
+                    f"rows {rows.start} to {rows.stop - 1} of X have the shape "
+                    f"{tuple(look.shape)}, not {expected}"
                 )
-            if bad is not None:
-                raise too_large(rows.start + bad, rows)
-            out[rows] = squares
+            if look.bad_row is not None:
+                raise too_large(rows.start + look.bad_row, rows)
+            norms[rows] = look.squares
+            if hashes is not None:
+                hashes[rows] = look.hashes
         self.count(self.dtype)
-        return np.sqrt(out) * self.scale
+        return FirstRead(np.sqrt(norms) * self.scale, hashes)
+
+    def _hash_rows(self) -> NDArray[np.uint64]:
+        """Return the hash of each row, (n,)."""
+        hashes = np.empty(self.n_samples, np.uint64)
+        for rows, part in self.each_block(row_hashes, (hash_keys(self.dimension),)):
+            hashes[rows] = part
+        self.count(self.dtype)
+        return hashes
 
     def check_entries(self) -> None:
         """Raise InvalidInput with the first row that has an entry which cannot be squared."""

@@ -119,6 +119,18 @@ class SparseDesign(designs.Design):
     def row_norms(self) -> Array:  # type: ignore[override]
         return np.sqrt(np.asarray(self._squares.sum(1, dtype=np.float64)).ravel()) * self.scale
 
+    @cached_property
+    def content(self) -> str:  # type: ignore[override]
+        return designs.digest(self._hash_rows())
+
+    def _hash_rows(self) -> NDArray[np.uint64]:
+        """Return the hashes (n,) that the dense rows would have: an entry of 0 adds nothing."""
+        words = designs.halves_of(self._X.data)
+        keys = designs.hash_keys(self.dimension)[self._X.indices, : words.shape[-1]]
+        terms = (words * keys).sum(-1, dtype=np.uint64)
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])
+        return sums[self._X.indptr[1:]] - sums[self._X.indptr[:-1]]
+
     def column_moments(self, weights: Array | None = None) -> designs.ColumnMoments:
         w = designs.weights_or_ones(weights, self.n_samples)
         X = self._X
@@ -271,6 +283,10 @@ class BlockwiseDesign(designs.Design):
         """The map, where it scales every feature of `base` and adds none."""
         one = self._map if isinstance(self._map, ScaleRows) else None
         return one if one is not None and one.kept.all() and one.constant is None else None
+
+    @cached_property
+    def content(self) -> str:  # type: ignore[override]
+        return self.base.content  # the map's own numbers may be rounded differently
 
     def column_moments(self, weights: Array | None = None) -> designs.ColumnMoments:
         if (by := self.rescaled) is None:

@@ -5,18 +5,18 @@ as a `FitProgress`; to stop the fit it raises KeyboardInterrupt, as Ctrl-C does.
 
 A checkpoint is one .npz file of plain arrays: the state of each part of a fit under its name, and
 what problem it belongs to. It is written every so many seconds, at the end, and when the fit is
-interrupted; where it cannot be written, the fit goes on with a warning. That X is the same is
-judged by the lengths of a thousand of its rows; tolerance and number of iterations may be others
+interrupted; where it cannot be written, the fit goes on with a warning. That X and the labels are
+the same is judged by a hash of all their numbers; tolerance and number of iterations may be others
 than before.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import time
 import warnings
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -97,7 +97,8 @@ class Checkpoint:
     """The file in which the state of a fit is kept; none, until `open` is called with a path.
 
     The file is an .npz archive with the arrays "part/name" of each part of the fit, "problem"
-    (JSON: shape, checksum of the labels, settings) and "lengths", norms of a thousand rows of X.
+    (JSON: shape, hashes of X and of the labels, settings) and "lengths", norms of a thousand rows
+    of the design: features that are scaled differently have the same X.
     """
 
     path: Path | None = None
@@ -129,9 +130,10 @@ class Checkpoint:
         self.every = float(every)
         self._lengths = design.row_norms[:: -(-design.n_samples // 1000)]
         self._problem = {
-            "format": 6,
+            "format": 7,
             "shape": list(design.shape),
-            "labels": zlib.crc32(np.ascontiguousarray(y).tobytes()),
+            "X": design.content,
+            "labels": hashlib.blake2b(y.tobytes(), digest_size=16).hexdigest(),
             **{name: str(value) for name, value in settings.items()},
         }
         self._next = time.monotonic() + self.every

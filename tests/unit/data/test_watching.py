@@ -11,11 +11,12 @@ from itertools import groupby
 import numpy as np
 import pytest
 from programs import Program
+from scipy import sparse
 from watched_fits import KILLED, RUNS, slow_fit
 
 import polyceptron as pc
 from polyceptron.data import watching
-from polyceptron.data.stored_designs import ArrayDesign
+from polyceptron.data.stored_designs import ArrayDesign, open_design
 from polyceptron.fit import amp_classifier
 from polyceptron.fit import ridge_search as ridge_choice
 from polyceptron.rows import Status
@@ -318,6 +319,71 @@ def test_what_is_no_checkpoint_is_a_sentence(data, tmp_path):
         with pytest.raises(pc.InvalidInput, match=message):
             pc.amp(X, y, **wrong)
     assert os.listdir(tmp_path) == ["fit.npz"]
+
+
+LABELS_OF_MANY = np.arange(2500) % 3
+CHANGES = {
+    "rows permuted": lambda X: X[::-1],
+    "columns permuted": lambda X: X[:, ::-1],
+    "negated": lambda X: -X,
+    "rotated": lambda X: X @ np.linalg.qr(np.ones((4, 4)) + np.eye(4))[0],
+    "one entry": lambda X: X + 1e-9 * (np.arange(X.size).reshape(X.shape) == 4 * 1203),
+}
+
+
+def _on_disk(X, folder):
+    np.save(folder / "X.npy", X)
+    return np.load(folder / "X.npy", mmap_mode="r")
+
+
+def _on_dask(X, folder):
+    return pytest.importorskip("dask.array").from_array(X, chunks=(700, -1))
+
+
+HELD = {
+    "array": lambda X, folder: np.ascontiguousarray(X),
+    "single precision": lambda X, folder: X.astype(np.float32),
+    "file": _on_disk,
+    "sparse": lambda X, folder: sparse.csr_matrix(X),
+    "dask": _on_dask,
+}
+
+
+@pytest.mark.parametrize("held", HELD)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_checkpoint_of_another_X_is_refused(held, change, tmp_path):
+    """The lengths of rows are the same in all but one of these, to ten digits in that."""
+    X = np.random.default_rng(1).choice([-1.0, 1.0], (2500, 4))
+    X += np.arange(4) / 8  # no column is another one's negative
+    other = CHANGES[change](X)
+    if held == "single precision" and change == "one entry":
+        other = X + 1e-6 * (other != X)
+    path = tmp_path / "fit.npz"
+    hold = HELD[held]
+    first = pc.fit_erm(hold(X, tmp_path), LABELS_OF_MANY, checkpoint=path)
+    again = pc.fit_erm(hold(X, tmp_path), LABELS_OF_MANY, checkpoint=path)
+    same(again, first)
+    with pytest.raises(pc.InvalidInput, match=r"is of another fit \(not the same: X\)"):
+        pc.fit_erm(hold(other, tmp_path), LABELS_OF_MANY, checkpoint=path)
+
+
+def test_a_checkpoint_knows_its_labels_and_X_however_it_is_held(tmp_path):
+    X = np.random.default_rng(1).standard_normal((2500, 4))
+    path = tmp_path / "fit.npz"
+    pc.fit_erm(X, LABELS_OF_MANY, checkpoint=path)
+    for held in ("array", "file", "sparse", "dask"):
+        pc.fit_erm(HELD[held](X, tmp_path), LABELS_OF_MANY, checkpoint=path)
+    with pytest.raises(pc.InvalidInput, match=r"not the same: labels\)"):
+        pc.fit_erm(X, LABELS_OF_MANY[::-1], checkpoint=path)
+
+
+def test_data_on_disk_are_hashed_in_the_read_that_is_made_anyway(tmp_path):
+    X = np.random.default_rng(1).standard_normal((2500, 4))
+    plain = open_design(_on_disk(X, tmp_path))
+    plain.check_entries()
+    hashed = open_design(_on_disk(X, tmp_path))
+    assert hashed.content == open_design(X).content
+    assert hashed.passes == plain.passes == 1
 
 
 @pytest.mark.parametrize("cv", [3, "leave-one-out"])
