@@ -88,6 +88,31 @@ def write_together(writers: Mapping[Path, Callable[[Path], object]]) -> None:
             draft.temporary.unlink(missing_ok=True)
 
 
+def write_new_file(path: str | Path, content: bytes) -> None:
+    """Write a small file that is not there yet, or is empty: complete, or not at all.
+
+    Where the system has files without a name (Linux), the file gets its name at the end, and a
+    process that is killed before leaves nothing.
+    """
+    target = _destination(Path(path))
+    try:
+        handle = os.open(target.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
+    except (AttributeError, OSError):  # another system, or a file system without such files
+        write_atomically(path, lambda temporary: temporary.write_bytes(content))
+        return
+    try:
+        os.write(handle, content)
+        os.fsync(handle)
+        if target.exists() and target.stat().st_size == 0:
+            target.unlink()
+        # With a folder given, Python calls linkat, which follows the link in /proc to the file.
+        os.link(f"/proc/self/fd/{handle}", target, src_dir_fd=handle, follow_symlinks=True)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {str(path)!r}: {_reason(error)}") from error
+    finally:
+        os.close(handle)
+
+
 @dataclass(frozen=True)
 class _Draft:
     """A file in the making: what it was asked to be called, its real place, and where it is now."""

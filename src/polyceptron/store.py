@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.files import check_outputs, check_readable, check_writable, write_atomically
+from polyceptron.files import check_outputs, check_readable, check_writable, write_new_file
 from polyceptron.rows import Row, Status, frame
 
 if TYPE_CHECKING:
@@ -54,18 +54,16 @@ _UPSERT = (
     + ", ".join(f"{name} = excluded.{name}" for name in (*FIELDS[1:], "checksum"))
     + f" WHERE results.status = 'failed' OR NOT {INTACT}"
 )
-_CREATE = (
-    "PRAGMA journal_mode = WAL",
-    "PRAGMA synchronous = FULL",
-    "BEGIN",
-    f"PRAGMA application_id = {APPLICATION_ID}",
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
-    "CREATE TABLE results (key TEXT PRIMARY KEY, task TEXT NOT NULL, row TEXT NOT NULL, "
+_CREATE_TABLES = {
+    "results": "CREATE TABLE results (key TEXT PRIMARY KEY, task TEXT NOT NULL, row TEXT NOT NULL, "
     "status TEXT NOT NULL, reason TEXT, provenance TEXT NOT NULL, "
     "checksum TEXT NOT NULL DEFAULT '')",
-    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "COMMIT",
-)
+    "meta": "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+}
+_UNUSED_TABLES = ("timings",)  # of stores that polyceptron 0.3 made
+# The two bytes of the header that say whether a database is kept with a log ahead of it (WAL).
+_JOURNAL_BYTES = slice(18, 20)
+_WITH_LOG = b"\x02\x02"
 
 
 _SORTED_WORDS = (  # columns by which rows are sorted, after model and number of classes
@@ -128,6 +126,12 @@ class Store:
         self._identity = _identity(self.path)
         with self._readable():
             self._connection = _connect(file)
+        try:
+            with self._readable():
+                _check_schema(self._connection, str(self.path))
+        except BaseException:
+            self._connection.close()
+            raise
 
     def add(self, results: Iterable[CaseResult]) -> None:
         """Store results, all or none, on the disk; a failed one never replaces a good one."""
@@ -215,6 +219,12 @@ class Store:
             answer = self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if answer != "ok":
                 raise sqlite3.DatabaseError(answer)
+
+    def count_good(self) -> int:
+        """Return how many rows have a number; all leaves of the table are read for it."""
+        query = "SELECT count(*) FROM results WHERE status != 'failed'"
+        with self._readable():
+            return int(self._connection.execute(query).fetchone()[0])
 
     def close(self) -> None:
         """Close the file; what was added is on the disk already."""
@@ -309,10 +319,52 @@ def _copy_records(source: Store, target: Store) -> MergeReport:
                     added += 1
                     continue
                 already += 1
-                if not failed and mine["row"] != record["row"]:
+                if not failed and not same_result(mine, record):
                     differing += 1
             target.upsert(tuple(record[name] for name in FIELDS) for record in batch)
     return MergeReport(added, already, differing, tuple(source.damaged()))
+
+
+def same_result(record: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two records of one key have the same row, numbers within their bars.
+
+    A prediction with a bar of its own may differ by the sum of both bars. Any other number, such
+    as an overlap, may differ relatively by the accuracy that was asked for or that the predicted
+    error has.
+    """
+    if record["row"] == other["row"]:
+        return True
+    rows = [decode_row(record["row"]), decode_row(other["row"])]
+    if rows[0].keys() != rows[1].keys():
+        return False
+    accuracy = 0.0
+    for row, provenance in zip(rows, (record["provenance"], other["provenance"]), strict=True):
+        accuracy += json.loads(provenance).get("tolerance") or 0.0
+        if row["source"] == "theory" and row.get("generalisation_error"):
+            accuracy += row.get("uncertainty", 0.0) / row["generalisation_error"]
+    return all(
+        _same_value(name, rows[0], rows[1], accuracy)
+        for name in rows[0]
+        if not name.endswith("uncertainty") and name != "version"
+    )
+
+
+def _same_value(name: str, row: Row, other: Row, accuracy: float) -> bool:
+    """Whether a column of two rows is equal within its bars, or to a relative `accuracy`."""
+    mine = row[name]
+    theirs = other[name]
+    if mine == theirs:
+        return True
+    if not isinstance(mine, float) or not isinstance(theirs, float):
+        return False
+    if math.isnan(mine) and math.isnan(theirs):
+        return True
+    bar = f"{name}_uncertainty"
+    if name == "generalisation_error":
+        bar = "uncertainty"
+    if row["source"] == "theory" and bar in row and bar in other:
+        return abs(mine - theirs) <= row[bar] + other[bar]
+    return abs(mine - theirs) <= accuracy * max(abs(mine), abs(theirs))
 
 
 def _batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:
@@ -370,23 +422,53 @@ def row_checksum(*values: bytes | str | None) -> str:
 
 
 def _create_missing(path: Path) -> None:
-    """Make an empty store if there is none, complete before it appears under its name."""
+    """Make an empty store if there is none, complete before it appears under its name.
 
-    def fill(temporary: Path) -> None:
-        try:
-            with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
-                for statement in _CREATE:
-                    connection.execute(statement)
-        finally:
-            for suffix in BESIDE:
-                temporary.with_name(temporary.name + suffix).unlink(missing_ok=True)
-
+    The content goes to a file without a name, where the system has such files: a process that is
+    killed meanwhile leaves nothing behind.
+    """
     if path.exists() and path.stat().st_size > 0:
         return
     try:
-        write_atomically(path, fill)
+        content = _empty_store()
     except sqlite3.Error as error:
         raise InvalidInput(f"cannot create the store {str(path)!r}: {error}") from None
+    write_new_file(path, content)
+
+
+def _empty_store() -> bytes:
+    """Return the content of a store without results."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        for statement in _CREATE_TABLES.values():
+            connection.execute(statement)
+        content = bytearray(connection.serialize())
+    content[_JOURNAL_BYTES] = _WITH_LOG
+    return bytes(content)
+
+
+def _check_schema(connection: sqlite3.Connection, name: str) -> None:
+    """Raise unless the database has the tables of a store, and nothing that acts on its own.
+
+    A trigger would run when a row is written; a view could give out rows that nobody computed.
+    """
+    schema = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    tables = {}
+    for kind, own_name, statement in schema:
+        if kind == "index" and statement is None:  # SQLite's own, of a primary key
+            continue
+        if kind != "table" or own_name not in (*_CREATE_TABLES, *_UNUSED_TABLES):
+            raise InvalidInput(
+                f"{name!r} is no store that polyceptron made: it has the {kind} {own_name!r}"
+            )
+        tables[own_name] = statement
+    for own_name, statement in _CREATE_TABLES.items():
+        if tables.get(own_name) != statement:
+            raise InvalidInput(
+                f"{name!r} is no store that polyceptron made: its table {own_name!r} is missing "
+                "or was defined otherwise"
+            )
 
 
 def _inspect(path: Path) -> None:

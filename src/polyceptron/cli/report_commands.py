@@ -131,8 +131,9 @@ def _show_plan(spec: SweepSpec, store: Path, workers: int | None) -> None:
         plan = make_plan(spec, opened)
     columns = ("source", "estimator", "dimension", "rows", "stored", "to_do")
     parts = []
-    for place, (rows, stored) in plan.parts.items():
-        parts.append(dict(zip(columns, (*place, rows, stored, rows - stored), strict=True)))
+    for place, part in plan.parts.items():
+        numbers = (part.rows, part.stored, part.rows - part.stored)
+        parts.append(dict(zip(columns, (*place, *numbers), strict=True)))
     print_table(parts, columns, "the grid", optional=("stored", "dimension"))
     megabytes = plan.largest_bytes / 1e6
     size = f"{megabytes:.3g} MB"

@@ -1,8 +1,8 @@
 """A sweep's grid as tasks, and what a worker does with one.
 
 A *case* is one row to compute, described by a flat dict (its content); its key is a hash of that
-content, the same in every sweep, order and machine. A *task* is the unit of work: the cases that
-share one data set (all ridges of an instance) or one piece of theory.
+content, the same in every sweep, order and machine. A *task* is the unit of work: the cases of one
+instance (all its ridges) or of one piece of theory. Each row is computed by itself.
 
     seed path  = (sweep seed, hash of (model, k, prior, α, d[, noise, features, rest]), instance)
     seed       = first 53 bits of SeedSequence(sweep seed, spawn_key = the rest)
@@ -26,13 +26,13 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from heapq import merge
 from itertools import product, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from polyceptron.lab.members import values_of
 from polyceptron.numerics import with_one_blas_thread
-from polyceptron.problem import Estimator, make_estimator, make_population
+from polyceptron.problem import AnyTeacher, Estimator, make_estimator, make_population
 from polyceptron.questions.curve_rows import curve_rows
 from polyceptron.rows import Row, Status, make_row
 from polyceptron.store import CaseResult
@@ -75,7 +75,7 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fals
 
 @dataclass(frozen=True)
 class Task:
-    """Cases that are computed together: they differ in their α, or in their ridge or penalty."""
+    """Cases that one worker computes: they differ in their α, or in their ridge or penalty."""
 
     cases: tuple[Content, ...]
 
@@ -110,6 +110,34 @@ def expand(spec: SweepSpec) -> Iterator[Task]:
         instances_of_grids.append(zip(instances, repeat(place)))
     for instance, place in merge(*instances_of_grids):
         yield from _instance_tasks(spec, simulated[place], instance)
+
+
+class GridSize(NamedTuple):
+    """How many cases and tasks a grid has, by its lists alone."""
+
+    cases: int
+    tasks: int
+
+
+def grid_size(spec: SweepSpec, grid: SweepGrid) -> GridSize:
+    """Count the cases and the tasks of a grid without making them."""
+    n_problems = sum(1 for _ in _problems(spec, grid))
+    n_points = n_problems * len(grid.dimension) * len(grid.alpha) * grid.instances
+    batches = -(-len(grid.alpha) // THEORY_BATCH)
+    cases = 0
+    tasks = 0
+    for estimator in grid.estimators:
+        predictions = len(_variants(grid, estimator, "theory"))
+        cases += n_problems * predictions * len(grid.alpha)
+        tasks += n_problems * predictions * batches
+        source = make_estimator(estimator).source
+        runs = len(_variants(grid, estimator, source))
+        cases += n_points * runs
+        if source == "amp":  # a start is a task of its own
+            tasks += n_points * runs
+        elif runs:
+            tasks += n_points
+    return GridSize(cases, tasks)
 
 
 def sweep_keys(spec: SweepSpec) -> Iterator[str]:
@@ -211,27 +239,42 @@ def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator
 
 
 def compute_rows(task: Task) -> list[Row]:
-    """Return the rows of a task, one for each case, in order."""
+    """Return the rows of a task, one for each case, in order.
+
+    Each row is computed by itself, so that it has the same bits in whatever task its case is: a
+    sweep that was stopped goes on with the missing cases of a task alone.
+    """
+    if task.cases[0]["source"] == "theory":
+        return _predicted_rows(task)
+    return [_simulated_row(content) for content in task.cases]
+
+
+def _predicted_rows(task: Task) -> list[Row]:
+    """Return the theory's rows; points do not depend on the others, and share their tables."""
     shared = task.cases[0]
-    teacher: Any = make_population(**{name: shared[name] for name in POPULATION if name in shared})
-    if shared["source"] == "theory":
-        more = {name: shared[name] for name in ("branch", "scores") if name in shared}
-        alphas = [content["alpha"] for content in task.cases]
-        estimator = _estimator(shared)
-        return curve_rows(teacher, estimator, alphas, tol=shared.get("tolerance"), **more)
-    estimators = [_estimator(content) for content in task.cases]
+    more = {name: shared[name] for name in ("branch", "scores") if name in shared}
+    alphas = [content["alpha"] for content in task.cases]
+    tolerance = shared.get("tolerance")
+    return curve_rows(_population(shared), _estimator(shared), alphas, tol=tolerance, **more)
+
+
+def _simulated_row(content: Content) -> Row:
+    """Return the row of one run, or of one fit, on the data of its instance."""
     settings = {}
     for name, argument in _ARGUMENTS_OF_SIMULATE.items():
-        if name in shared:
-            settings[argument] = shared[name]
-    return student_of(estimators[0]).simulate(
-        teacher,
-        shared["alpha"],
-        shared["dimension"],
-        seed_of(shared["seed_path"]),
-        also=estimators[1:],
-        **settings,
+        if name in content:
+            settings[argument] = content[name]
+    seed = seed_of(content["seed_path"])
+    student = student_of(_estimator(content))
+    (row,) = student.simulate(
+        _population(content), content["alpha"], content["dimension"], seed, **settings
     )
+    return row
+
+
+def _population(content: Content) -> AnyTeacher:
+    """Return the population of a case."""
+    return make_population(**{name: content[name] for name in POPULATION if name in content})
 
 
 def _estimator(content: Content) -> Estimator:

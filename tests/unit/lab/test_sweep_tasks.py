@@ -10,9 +10,11 @@ import pytest
 import sweep_fakes as fakes
 
 from polyceptron.errors import InvalidInput
+from polyceptron.lab.engine import Progress
 from polyceptron.lab.spec import SweepSpec, parse_spec
-from polyceptron.lab.sweep import make_plan
-from polyceptron.lab.tasks import Task, attempt, expand
+from polyceptron.lab.sweep import SweepWalk, make_plan, run_sweep
+from polyceptron.lab.tasks import Task, attempt, expand, grid_size
+from polyceptron.progress import Share, _share_of_this_code
 from polyceptron.store import Store
 from polyceptron.students.seeds import seed_of, seed_path
 
@@ -250,3 +252,51 @@ def test_theory_beside_message_passing_is_of_its_branch() -> None:
     assert branches(both) == {"amp", "informed"}
     assert branches('sources = ["theory", "amp"]\nbranch = "optimal"') == {"optimal"}
     assert len(keys(parse_spec("[[grid]]\nalpha = [1]\ndimension = [10]\n" + both))) == 4
+
+
+def test_the_size_of_a_grid_is_known_from_its_lists() -> None:
+    one_start = FULL.format(**DEFAULT).replace('"uninformed", "informed"]', '"uninformed"]')
+    for text in (FULL.format(**DEFAULT), one_start, fakes.SPEC.format(instances=7)):
+        whole = parse_spec(text)
+        (grid,) = whole.grid
+        listed = list(expand(whole))
+        assert grid_size(whole, grid) == (sum(len(t.cases) for t in listed), len(listed))
+
+
+def test_work_begins_before_the_grid_was_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instant: None
+) -> None:
+    """20,000 rows: the first results are stored while most of the grid is still to be seen."""
+    told: list[tuple[int, int]] = []
+
+    def listen(now: Progress) -> None:
+        told.append((now.computed, now.rows))
+        if now.computed >= 10:
+            raise KeyboardInterrupt
+
+    seen = 0
+    look = SweepWalk.look
+
+    def counted(walk: SweepWalk) -> list[Task]:
+        nonlocal seen
+        seen += 1
+        return look(walk)
+
+    monkeypatch.setattr(SweepWalk, "look", counted)
+    large = parse_spec(fakes.SPEC.format(instances=5_000))
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(large, tmp_path / "runs.sqlite", runner=fakes.draw, progress=listen)
+    assert told[0] == (0, 20_004)  # the size is known from the first
+    assert seen < 30  # of 157 batches
+
+
+def test_planning_tells_how_far_it_is() -> None:
+    told: list[float] = []
+    token = _share_of_this_code.set(Share(told.append))
+    try:
+        make_plan(theory(4_000))
+    finally:
+        _share_of_this_code.reset(token)
+    assert len(told) == 8  # 500 tasks in batches of 64
+    assert told == sorted(told)
+    assert told[-1] == pytest.approx(1)
