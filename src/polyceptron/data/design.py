@@ -186,8 +186,7 @@ def halves_of(entries: AnyArray) -> NDArray[np.uint32]:
 
 def digest(values: NDArray[Any]) -> str:
     """Return a hash of an array's numbers, in their order: 32 hexadecimal digits."""
-    content = np.ascontiguousarray(values)
-    return hashlib.blake2b(content.view(np.uint8), digest_size=16).hexdigest()
+    return hashlib.blake2b(values.tobytes(), digest_size=16).hexdigest()
 
 
 def usable(entries: AnyArray) -> NDArray[np.bool_]:

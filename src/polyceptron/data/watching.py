@@ -133,7 +133,7 @@ class Checkpoint:
             "format": 7,
             "shape": list(design.shape),
             "X": design.content,
-            "labels": hashlib.blake2b(y.tobytes(), digest_size=16).hexdigest(),
+            "labels": hashlib.blake2b(np.asarray(y).tobytes(), digest_size=16).hexdigest(),
             **{name: str(value) for name, value in settings.items()},
         }
         self._next = time.monotonic() + self.every

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from heapq import merge
 from itertools import product, repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -274,7 +274,8 @@ def _simulated_row(content: Content) -> Row:
 
 def _population(content: Content) -> AnyTeacher:
     """Return the population of a case."""
-    return make_population(**{name: content[name] for name in POPULATION if name in content})
+    columns = {name: content[name] for name in POPULATION if name in content}
+    return cast("AnyTeacher", make_population(**columns))
 
 
 def _estimator(content: Content) -> Estimator:
