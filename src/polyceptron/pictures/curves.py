@@ -163,8 +163,9 @@ def _with_fewer_names(traces: Sequence[pic.Trace]) -> tuple[pic.Trace, ...]:
 class _Markers:
     """The symbol of each colour and size: an estimator's own where it is free, else the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, series: Sequence[Series]) -> None:
         self._chosen: dict[tuple[str, str], str] = {}
+        self._reserved = {pic.marker_of(s.estimator, s.source) for s in series}
 
     def of(self, series: Series, colour: str) -> str:
         """Return the symbol of a series of this colour."""
@@ -174,7 +175,9 @@ class _Markers:
         return self._chosen[key]
 
     def _next_free(self, series: Series) -> str:
-        wanted = [pic.marker_of(series.estimator, series.source), *pic.MARKERS]
+        unreserved = [marker for marker in pic.MARKERS if marker not in self._reserved]
+        own = pic.marker_of(series.estimator, series.source)
+        wanted = [own, *unreserved, *pic.MARKERS]
         free = [name for name in wanted if name and name not in self._chosen.values()]
         if free:
             return free[0]
@@ -189,7 +192,7 @@ def series_traces(series: Sequence[Series], x: str, y: str) -> tuple[pic.Trace, 
     is_mixed = len({s.estimator for s in series}) > 1
     lines: list[pic.Trace] = []
     symbols: list[pic.Trace] = []
-    markers = _Markers()
+    markers = _Markers([s for s in series if not s.is_theory])
     for s, colour in sorted(coloured, key=_is_bayes_line):
         name = "" if shared else pic.label_of(s.role) or s.source
         label = ", ".join(word for word in (name, *s.family, s.size) if word)

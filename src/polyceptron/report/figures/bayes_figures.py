@@ -151,7 +151,7 @@ def _free_entropies(table: pd.DataFrame) -> pic.Panel:
         marks=(replace(it, label=""),),
         notes=(
             pic.Note(1.55, perfect - 0.06, "perfect learning", grey, "left top"),
-            pic.Note(1.95, perfect + 0.36, "AMP branch", orange),
+            pic.Note(2.43, perfect + 0.3, "AMP branch", orange),
         ),
         box=(0.14, 0.13, 0.34, 0.24),  # below the curve
     )

@@ -341,7 +341,7 @@ def twins(table: pd.DataFrame) -> pic.Panel:
         panel,
         traces=tuple(traces),
         x=replace(panel.x, ticks=(150, 300, 600, 1200)),
-        y=replace(panel.y, low=5e-3, high=1.0, ticks=(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)),
+        y=replace(panel.y, low=5e-3, high=3.0, ticks=(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)),
         legend=pic.Legend("upper right", "lines: theory of twins\nsymbols: digits"),
         title=f"scikit-learn's digits, *k = 10*, *d = {int(table['dimension'].max())}*",
     )
