@@ -1,15 +1,17 @@
 # Two commands do everything on a machine with Python >= 3.11 and make:
 #   make figures   the project's main job: compute and draw every figure
 #   make test      the whole test suite
-# Both set up .venv first, with the versions pinned in constraints.txt.
+# Both set up .venv first, with the versions pinned in constraints.txt: figures installs the package,
+# test the tools of the developers too.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.polyceptron-setup
+# One stamp for each set of packages: figures need the package alone, tests need everything.
+PACKAGE := $(VENV)/.installed-package
+EVERYTHING := $(VENV)/.installed-everything
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
-# uv installs in a tenth of pip's time; where it does not reach an index that pip is set up for, pip does.
-WANTED := -e '.[web,cluster,export,dev]'
+COMMA := ,
 OUT ?= figures
 PROFILE ?= quick
 # Four test processes on two cores: some wait for other processes that they have started.
@@ -25,18 +27,27 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: help setup figures test suite quick check bench docs browser clean
 
 help:
-	@sed -n '1,5p' Makefile
+	@sed -n '1,6p' Makefile
 	@echo "also: setup, quick (tests of 90 seconds), check (lint, types, import rules), bench (SIZE=8: a file of 8 GB), docs, clean"
 
-setup: $(STAMP)
+setup: $(EVERYTHING)
 
-$(STAMP): pyproject.toml constraints.txt
+# uv installs in a tenth of pip's time; where it does not reach an index that pip is set up for, pip does.
+define install
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	($(PIP) uv && $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -b constraints.txt $(WANTED)) \
-	  || $(PIP) $(WANTED)
+	($(PIP) uv && $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -b constraints.txt -e '$(1)') \
+	  || $(PIP) -e '$(1)'
+endef
+
+$(PACKAGE): pyproject.toml constraints.txt
+	$(call install,.)
 	@touch $@
 
-figures: setup
+$(EVERYTHING): pyproject.toml constraints.txt
+	$(call install,.[web$(COMMA)cluster$(COMMA)export$(COMMA)dev])
+	@touch $(PACKAGE) $@
+
+figures: $(PACKAGE)
 	$(BIN)/polyceptron figures --out $(OUT) --profile $(PROFILE)
 
 # Checks and tests side by side; then the browser, whose pages time out on a busy machine.
