@@ -20,8 +20,10 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx-mathjax-offline",  # MathJax with its fonts, in the pages: no other host
     "plain_docstrings",
+    "cards",
     "example_gallery",
     "notebooks",
+    "reference_pages",
     "csv_markdown",
     "source_links",
 ]
@@ -29,7 +31,7 @@ extensions = [
 exclude_patterns = ["_build", "examples", "tutorials", "estimators"]
 root_doc = "index"
 
-myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_enable_extensions = ["attrs_block", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = False
 
@@ -37,6 +39,7 @@ html_theme = "furo"
 html_title = f"polyceptron {release}"
 html_static_path = ["_static"]
 html_css_files = ["polyceptron.css"]
+html_js_files = ["copy.js"]
 mathjax3_config = {
     "tex": {
         "macros": {
@@ -48,7 +51,8 @@ mathjax3_config = {
 html_copy_source = False
 html_show_sourcelink = False
 
-autodoc_typehints = "signature"
+python_maximum_signature_line_length = 80  # a longer signature has a line for each argument
+autodoc_typehints = "none"  # the parameters below say them
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}

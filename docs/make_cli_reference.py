@@ -30,12 +30,14 @@ Completion of commands, options and registered names is installed once for bash,
 PowerShell by `polyceptron --install-completion`; then press Tab after `polyceptron curve --noise`.
 """
 SEE_ALSO = {
-    "curve": ("start", "choosing"),
-    "transitions": ("theory",),
+    "curve": ("learning-curves",),
+    "transitions": ("transitions",),
     "separability": ("noise",),
-    "ridge": ("choosing",),
+    "ridge": ("learning-curves",),
     "asymptotics": ("optimal-cross-entropy",),
-    "plan": ("choosing",),
+    "plan": ("learning-curves",),
+    "amp": ("message-passing",),
+    "fit": ("large-data",),
     "sweep": ("experiments", "cluster"),
     "results": ("experiments",),
     "merge": ("experiments",),

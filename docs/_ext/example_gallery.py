@@ -20,10 +20,18 @@ from sphinx.errors import ExtensionError
 
 import polyceptron
 
-HEAD = """# Gallery
+HEAD = """# Examples
 
-Short scripts, run when these pages are built. Each is a file of `docs/examples`; copy it, change
-a number, run it again.
+Short scripts, run when these pages are built. Each is a file in `docs/examples`: copy it, change a
+number and run it again. The [tutorials](../tutorials.md) are longer and come as notebooks; the
+[figures](../figures.md) are those of the paper and more.
+
+```{toctree}
+:hidden:
+
+Tutorials <../tutorials>
+Figures <../figures>
+```
 """
 
 
@@ -61,18 +69,22 @@ def run(script: Path, folder: Path) -> str:
 
 def page(examples: list[Example]) -> str:
     """The gallery as Markdown."""
-    parts = [HEAD]
-    for one in examples:
+    parts = [HEAD, "````{cards}"]
+    for example in examples:
+        anchor = example.name.replace("_", "-")
         parts.append(
-            f"```{{image}} {one.name}.svg\n:alt: {one.title}\n:class: thumbnail\n"
-            f':target: "#{one.name.replace("_", "-")}"\n```\n'
+            f'```{{card}} {example.title}\n:picture: {example.name}.svg\n:link: "#{anchor}"\n\n'
+            f"{example.caption}\n```\n"
         )
-    for one in examples:
-        parts.append(f"({one.name})=\n## {one.title}\n\n{one.caption}\n")
-        parts.append(f"```{{image}} {one.name}.svg\n:alt: {one.title}\n:width: 520px\n```\n")
-        parts.append(f"```python\n{one.code}\n```\n")
-        if one.output:
-            parts.append(f"```text\n{one.output}\n```\n")
+    parts.append("````\n")
+    for example in examples:
+        parts.append(f"({example.name})=\n## {example.title}\n\n{example.caption}\n")
+        parts.append(
+            f"```{{image}} {example.name}.svg\n:alt: {example.title}\n:width: 520px\n```\n"
+        )
+        parts.append(f"```python\n{example.code}\n```\n")
+        if example.output:
+            parts.append(f"```text\n{example.output}\n```\n")
     return "\n".join(parts)
 
 
@@ -104,7 +116,7 @@ def build(app: Sphinx) -> None:
 
 
 def replace(path: Path, text: str) -> None:
-    """Write in one piece: two builds may run at once."""
+    """Write in example piece: two builds may run at once."""
     part = path.with_suffix(f".{os.getpid()}.part")
     part.write_text(text, encoding="utf-8")
     part.replace(path)

@@ -1,7 +1,8 @@
 """Docstrings are written to be read in a terminal; here they become reStructuredText.
 
 Stars, bars and trailing underscores of formulas are escaped, `names` become code, and indented
-formulas keep their lines. A heading underlined with dashes opens a list of `name : meaning`.
+formulas keep their lines. A heading underlined with dashes opens a list of definitions: the term is
+`name : type`, and the indented lines below it are its meaning.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from sphinx.application import Sphinx
 def convert(lines: list[str]) -> list[str]:
     """The same docstring as reStructuredText; doctest examples are left as they are."""
     result: list[str] = []
-    state = "text"  # or "example", "formula", "parameters"
+    state = "text"  # or "example", "formula", "definitions"
     for i, line in enumerate(lines):
         text = line.strip()
         if not text:
@@ -24,18 +25,11 @@ def convert(lines: list[str]) -> list[str]:
         elif text.startswith(">>>") or state == "example":
             state = "example"
             result.append(line)
-        elif set(text) == {"-"}:  # the underline of a heading: what follows are parameters
-            state = "parameters"
-            result[-1] = f"**{result[-1].strip()}**"
-            result.append("")
-        elif state == "parameters":
-            name, colon, meaning = text.partition(" : ")
-            if colon:
-                result.append(f"- ``{name}``: {escape_line(meaning)}")
-            elif line.startswith(" "):
-                result.append(f"  {escape_line(text)}")
-            else:  # several names at once, or a type that is returned
-                result.append(f"- {escape_line(text)}")
+        elif set(text) == {"-"}:  # the underline of a heading: what follows are definitions
+            state = "definitions"
+            result[-1:] = [f".. rubric:: {result[-1].strip()}", ""]
+        elif state == "definitions":
+            result += definition(line, lines[i + 1 : i + 2])
         elif line.startswith(" ") and (state == "formula" or not "".join(lines[i - 1 : i]).strip()):
             result += [] if state == "formula" else ["::", ""]
             state = "formula"
@@ -44,6 +38,22 @@ def convert(lines: list[str]) -> list[str]:
             state = "text"
             result.append(escape_line(line))
     return result
+
+
+def definition(line: str, following: list[str]) -> list[str]:
+    """Return a line of a list of definitions: a term with its type, or a line of its meaning."""
+    text = line.strip()
+    if line.startswith(" "):
+        return [f"    {escape_line(text)}"]
+    name, colon, kind = text.partition(" : ")
+    term = escape_line(name)
+    if colon:
+        term = ", ".join(f"``{part}``" for part in name.split(", "))
+        term += f" : *{escape_line(kind).replace('``', '')}*"
+    has_meaning = "".join(following).startswith(" ")
+    if has_meaning:
+        return [term]
+    return [term, "    \\"]  # a term needs a body: an escaped space, which shows nothing
 
 
 def escape_line(line: str) -> str:

@@ -3,9 +3,9 @@
 #
 # $$ \hat W=\mathbb{E}[W^*\mid X,y], \qquad \hat y(x)=\argmax_l\,(\hat W^\top x)_l $$
 #
-# No estimator has a lower error: it knows the law of the teacher's weights and of the noise, and
-# nothing else that the data do not say. In theory one scalar $q$ describes it ([theory](../theory.md));
-# on data [message passing](../api.md) reaches it wherever that is not hard.
+# No estimator has a lower error. It knows the distribution of the teacher's weights and of the noise; all else it
+# learns from the data. In theory one scalar $q$ describes it ([theory](../theory.md));
+# on data [message passing](../message-passing.md) reaches it wherever that is not hard.
 #
 # | | |
 # | --- | --- |
@@ -31,16 +31,16 @@ for point in pc.fixed_points(signs, 2.6):
     print(f"{point.branch:9} q = {point.q:.4f}, error {point.generalisation_error:.4f}")
 
 # %% [markdown]
-# `average` takes the average of the posterior as weights of their own and gives the probabilities that the
-# teacher would give at its fields. Its answers are those of `bayes`, the vote of the posterior: where classes are
-# alike the probability $Z_l(\omega,V)$ of a label is ordered as $\omega_l$. But it leaves out what is not known, $V$,
-# and is too sure of them:
+# `average` uses the posterior mean as if it were the teacher's weights. For equal classes its predictions are those
+# of `bayes`, because the probability $Z_l(\omega,V)$ of a label is ordered as $\omega_l$. But it ignores the remaining
+# uncertainty $V$, so its probabilities are too sure:
 
 # %%
 noisy = pc.Teacher(2, noise="softmax:3")
 for name in ("bayes", "average"):
     scores = pc.calibration(noisy, name, 2.0)
-    print(f"{name:8} test loss {scores.test_loss:.4f}, calibration {scores.calibration_error:.4f}")
+    calibration = scores.calibration_error
+    print(f"{name:8} test loss {scores.test_loss:.4f}, calibration {calibration:.4f}")
 
 # %% [markdown]
 # On data, with calibrated probabilities and scikit-learn's interface in `AMPClassifier`:

@@ -11,10 +11,10 @@
 # | | |
 # | --- | --- |
 # | ridge | any λ > 0 (default 0.1), `"optimal"`, or 0 |
-# | ridge 0 | max-margin where the labels can be separated, maximum likelihood where they cannot ([noise](../noise.md)) |
+# | ridge 0 | max-margin if the labels are separable, maximum likelihood otherwise ([noise](../noise.md)) |
 # | best ridge | falls with α, in the end as $\alpha^{-2}$ |
 # | decay | $1/\alpha$ at the best ridge, $\alpha^{-2/3}$ at a fixed one |
-# | probabilities | the softmax of the fields; `pc.calibration` says what they are worth |
+# | probabilities | the softmax of the fields; `pc.calibration` says how good they are |
 # | on data | `pc.fit_erm` (certified), `pc.ERMClassifier`, `pc.amp_erm` |
 # | in scikit-learn | `LogisticRegression(C=1/(λ d), fit_intercept=False)` on features of unit variance; for two classes `C=2/(λ d)` |
 
@@ -34,7 +34,7 @@ errors = {
 pd.DataFrame(errors).set_axis(alphas).round(4)
 
 # %% [markdown]
-# A fit carries a certificate: how far from the minimiser it can be at most.
+# A fit carries a certificate: a bound on its distance to the minimiser.
 
 # %%
 data = teacher.sample(n_samples=600, dimension=200, seed=0)

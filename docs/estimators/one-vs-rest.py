@@ -1,15 +1,16 @@
 # %% [markdown]
-# # one-vs-rest, lda, class-means: what people compare cross-entropy with
+# # one-vs-rest, lda, class-means: three other rules
 #
-# **one-vs-rest** fits each class against all others by a binary loss with an intercept, and the largest field
-# wins: $k$ fits of $\sum_\mu\ell(s_\mu h_\mu)+\frac\lambda2\lVert w\rVert^2$. **lda** takes the class means in the
-# metric of the pooled covariance, $(nS/d+\lambda)^{-1}\hat\mu_c$. **class-means** answers with the nearest class mean.
+# **one-vs-rest** fits each class against all others by a binary loss with an intercept, $k$ fits of
+# $\sum_\mu\ell(s_\mu h_\mu)+\frac\lambda2\lVert w\rVert^2$, and predicts the class with the largest field.
+# **lda** takes the class means in the metric of the pooled covariance, $(nS/d+\lambda)^{-1}\hat\mu_c$.
+# **class-means** predicts the class with the nearest mean.
 #
 # | | one-vs-rest | lda | class-means |
 # | --- | --- | --- | --- |
 # | ridge | λ > 0 (default 0.1), `"optimal"` | λ > 0 (default 0.1), `"optimal"` | none |
-# | theory | any number of classes that are alike: two are one fit, more by quasi-random points to 1e-4 in seconds; `one-vs-rest[squared-hinge]` and any other loss | closed form: where classes are alike, that of the [square loss](square.md) with the same ridge | closed form, for mixtures too |
-# | known limits | `one-vs-rest[square]` at λ is the square loss at 2λ; two classes: cross-entropy at 2λ | its error peaks at $n=d$ without much ridge | Bayes-optimal for mixtures of equal shares and one variance |
+# | theory | equal classes; two classes are a single fit, more are sampled to 1e-4 in seconds; `one-vs-rest[squared-hinge]` and any other loss | closed form; for equal classes that of the [square loss](square.md) with the same ridge | closed form, for mixtures too |
+# | known limits | `one-vs-rest[square]` at λ is the square loss at 2λ; two classes: cross-entropy at 2λ | its error peaks at $n=d$ if the ridge is small | Bayes-optimal for mixtures of equal shares and one variance |
 # | in scikit-learn | `OneVsRestClassifier(LogisticRegression(C=1/λ))` on $X/\sqrt d$; `[hinge]` is `LinearSVC` with its intercept not penalised | `LinearDiscriminantAnalysis` | `NearestCentroid` |
 #
 # ## What does one-vs-rest lose?
@@ -23,9 +24,9 @@
 # | 10 | 0.10890 ± 6e-5 | 0.08383 |
 # | 100 | 0.03123 ± 9e-5 | 0.00881 |
 #
-# With few samples next to nothing, at α = 10 a third of the error more, at α = 100 3.5 times the error: a class
-# against two others is not a linear rule, so that its own fit has an error that samples do not take away. From
-# α = 13 on no ridge helps it: the best is next to 0.
+# At small α it loses almost nothing; at α = 10 its error is a third larger, at α = 100 3.5 times as large. "One class
+# against two others" is not a linear rule, so each binary fit keeps an error at any number of samples. From α = 13 on
+# the best ridge is close to 0.
 # (`polyceptron curve -e one-vs-rest -e cross-entropy --ridge optimal --alpha 0.5,2,10,100`; the figure *rivals* of
 # `polyceptron figures --only rivals` has the whole curves.)
 
@@ -36,7 +37,9 @@ teacher = pc.Teacher(3)
 curve = pc.learning_curve(
     teacher, ["one-vs-rest", "lda", "class-means", "cross-entropy"], [0.5, 2.0]
 )
-curve.frame.pivot(index="alpha", columns="estimator", values="generalisation_error").round(4)
+curve.frame.pivot(
+    index="alpha", columns="estimator", values="generalisation_error"
+).round(4)
 
 # %%
 mixture = pc.Mixture(shares=(0.5, 0.5), separation=2.0)

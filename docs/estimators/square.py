@@ -4,8 +4,8 @@
 # $$ \hat W=\argmin_W\;\sum_\mu\frac12\lVert z_\mu-e_{y_\mu}\rVert^2
 # +\frac{\lambda}{2}\lVert W\rVert^2, \qquad z_\mu=\frac{W^\top x_\mu}{\sqrt d} $$
 #
-# Ridge regression on one-hot labels $e_y$, read off by the argmax. Everything about it is in closed form, for any
-# number of classes and any noise.
+# Ridge regression on one-hot labels $e_y$; the prediction is the argmax. The theory has a closed form for any number
+# of classes and any noise.
 #
 # | | |
 # | --- | --- |

@@ -18,7 +18,11 @@ with style():
     figure = Figure()
     ax = figure.subplots()
     ax.plot(predicted.q, label="state evolution")
-    ax.plot([step["q"] for step in result.trace[:13]], "o", label=f"message passing, d = {d}")
+    ax.plot(
+        [step["q"] for step in result.trace[:13]],
+        "o",
+        label=f"message passing, d = {d}",
+    )
     ax.set(xlabel="iteration", ylabel="overlap q")
     ax.legend()
     figure.savefig("c_message_passing.svg")

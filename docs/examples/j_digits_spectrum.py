@@ -5,6 +5,8 @@ covariance, and a power law through the measured points. Digits come in clusters
 teacher has: the theory errs several times as often, and says so.
 """
 
+import textwrap
+
 from sklearn.datasets import load_digits
 from sklearn.linear_model import RidgeClassifier
 from sklearn.pipeline import make_pipeline
@@ -17,5 +19,5 @@ result = pc.predicted_curve(make_pipeline(StandardScaler(), RidgeClassifier()), 
 ax = result.plot()
 ax.set_xscale("linear")
 ax.figure.savefig("j_digits_spectrum.svg")
-print(result.assumption)
-print(result.answers())
+for line in f"{result.assumption}\n{result.answers()}".splitlines():
+    print(textwrap.fill(line, 88))

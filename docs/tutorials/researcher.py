@@ -21,7 +21,7 @@ root = np.sqrt(5)
 sparse = pc.finite_prior([-root, 0, root], [0.1, 0.8, 0.1])
 for name, prior in (("sparse", sparse), ("rademacher", "rademacher")):
     found = pc.transitions(pc.Teacher(2, prior=prior))
-    print(f"{name:10} alpha_IT = {found.alpha_it:.4f}, alpha_algo = {found.alpha_algo:.4f}")
+    print(f"{name:10} α_IT = {found.alpha_it:.4f}, α_algo = {found.alpha_algo:.4f}")
 
 # %% [markdown]
 # All fixed points at one α, with their free entropies: the largest is the Bayes-optimal one.
@@ -55,7 +55,9 @@ class Tempered(pc.Loss):
 
     def hessian(self, z, y):
         p = softmax(z / self.T, axis=1)
-        return (p[:, :, None] * np.eye(p.shape[1]) - p[:, :, None] * p[:, None, :]) / self.T
+        return (
+            p[:, :, None] * np.eye(p.shape[1]) - p[:, :, None] * p[:, None, :]
+        ) / self.T
 
 
 teacher = pc.Teacher(2)

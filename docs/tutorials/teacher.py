@@ -1,5 +1,5 @@
 # %% [markdown]
-# # For the teacher: learning curves, double descent and a hard phase in three pictures
+# # For instructors: learning curves, double descent and a hard phase in three pictures
 #
 # A teacher draws a random linear rule for $k$ classes; a student sees $n=\alpha d$ labelled
 # examples. In many dimensions the student's error depends on α alone, and there are three
@@ -79,7 +79,9 @@ for ratio in (2.6, 3.5):
     data = signs.sample(round(300 * ratio), 300, seed=1)
     result = pc.amp(data.X, data.y, prior="rademacher")
     error = pc.exact_generalisation_error(result.weights, data.weights).value
-    print(f"alpha = {ratio} ({found.phase(ratio)}): error {error:.3f} after {result.n_iter} steps")
+    print(
+        f"alpha = {ratio}: {found.phase(ratio)}, error {error:.3f}, {result.n_iter} steps"
+    )
 
 # %% [markdown]
 # `polyceptron explore` puts the same curves under sliders, for the lecture itself.

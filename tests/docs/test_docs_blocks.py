@@ -23,6 +23,7 @@ from polyceptron.lab.spec import parse_spec
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 MOST_NOT_RUN = 8
+MOST_LETTERS = 88
 PLAIN = re.compile(r"(polyceptron [^|&;<>`$()\\]*)?$")
 
 
@@ -145,4 +146,18 @@ def test_a_wrong_block_would_fail(tmp_path: Path) -> None:
     assert not alike("q = 1 ok", "q = 1 failed")
     found = blocks(ROOT / "docs" / "start.md")
     assert any(block.kind == "python" for block in found)
-    assert sum(block.printed is not None for block in found) >= 5
+    printed = [block for page in pages() for block in blocks(page) if block.printed is not None]
+    assert len(printed) >= 15
+
+
+@pytest.mark.parametrize("page", pages(), ids=page_id)
+def test_code_fits_in_the_page(page: Path) -> None:
+    """On a screen of 1280 pixels a line of 88 letters is shown whole, beside both menus."""
+    long = [
+        f"{block.where}: {line}"
+        for block in blocks(page)
+        if block.reason is None
+        for line in block.body.splitlines()
+        if len(line) > MOST_LETTERS
+    ]
+    assert not long, long

@@ -1,4 +1,4 @@
-"""docs/defaults.md: one default for each word, in Python, at the shell, in sweeps, on the page."""
+"""docs/reference.md: one default for each word, in Python, at the shell, in sweeps, on the page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from polyceptron.lab.spec import SweepGrid, parse_spec
 from polyceptron.lab.tasks import grid_strengths
 from polyceptron.problem import make_teacher, plain_estimators
 
-PAGE = (Path(__file__).parents[2] / "docs" / "defaults.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference.md").read_text(encoding="utf-8")
 TABLE = {
     row[1].strip("` ").split("`")[0]: row
     for row in (line.split("|")[1:-1] for line in PAGE.splitlines() if line.startswith("| "))
