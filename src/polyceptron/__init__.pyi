@@ -31,6 +31,7 @@ from polyceptron.problem import Spectrum as Spectrum
 from polyceptron.problem import Teacher as Teacher
 from polyceptron.problem import finite_prior as finite_prior
 from polyceptron.questions.asymptotics import asymptotics as asymptotics
+from polyceptron.questions.best_split import best_split as best_split
 from polyceptron.questions.calibration import calibration as calibration
 from polyceptron.questions.compare import compare as compare
 from polyceptron.questions.curve import LearningCurve as LearningCurve
@@ -38,6 +39,7 @@ from polyceptron.questions.curve import learning_curve as learning_curve
 from polyceptron.questions.landscape import landscape as landscape
 from polyceptron.questions.plan import plan as plan
 from polyceptron.questions.predicted import predicted_curve as predicted_curve
+from polyceptron.questions.prediction_sets import prediction_sets as prediction_sets
 from polyceptron.questions.ridge import optimal_ridge as optimal_ridge
 from polyceptron.questions.twins import twin_point as twin_point
 from polyceptron.questions.twins import twin_report as twin_report

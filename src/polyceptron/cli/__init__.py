@@ -13,7 +13,13 @@ from typing import Any
 
 import typer
 
-from polyceptron.cli import data_commands, report_commands, streams, theory_commands
+from polyceptron.cli import (
+    data_commands,
+    report_commands,
+    set_commands,
+    streams,
+    theory_commands,
+)
 from polyceptron.cli.help_texts import Command, CommandGroup, Stopped
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.version import VERSION
@@ -37,7 +43,7 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
         raise typer.Exit
 
 
-for module in (theory_commands, data_commands, report_commands):
+for module in (theory_commands, set_commands, data_commands, report_commands):
     for command in module.COMMANDS:
         # A paragraph is broken where the terminal ends, not where our own line did.
         words = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(command.__doc__ or ""))

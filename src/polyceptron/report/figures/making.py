@@ -13,7 +13,7 @@ from polyceptron.lab.results import write_csv
 from polyceptron.pictures.matplotlib_figure import check_drawing, save_figure
 from polyceptron.report.figures import bayes_figures as bayes
 from polyceptron.report.figures import erm_figures as erm
-from polyceptron.report.figures import margin_figure, rivals_figure
+from polyceptron.report.figures import margin_figure, rivals_figure, set_figures
 from polyceptron.report.figures import mixture_figures as mixed
 from polyceptron.report.figures import noisy_figures as noisy
 from polyceptron.report.figures.agreement import agreement
@@ -46,6 +46,7 @@ FIGURES: dict[str, FigureSpec] = {
         noisy.separable_alphas,
         noisy.calibration_of_softmax,
         noisy.noisy_phases,
+        set_figures.sizes_of_sets,
         mixed.imbalance,
         mixed.mixtures,
         mixed.twins,

@@ -1,0 +1,140 @@
+"""Prediction sets at the shell: their size against α, and the best split of n samples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from polyceptron.cli import options
+from polyceptron.cli.options import setting, with_shared_options
+from polyceptron.cli.output import Output, collect
+from polyceptron.cli.tables import describe_teacher
+from polyceptron.errors import InvalidInput
+from polyceptron.number_lists import parse_numbers
+from polyceptron.rows import Row
+
+if TYPE_CHECKING:
+    from polyceptron.problem import AnyTeacher, Estimator
+else:
+    AnyTeacher = object  # typer does not see this argument; importing the type takes a second
+
+SET_COLUMNS = (
+    "estimator",
+    "ridge",
+    "alpha",
+    "threshold",
+    "mean_size",
+    "mean_size_uncertainty",
+    "size_spread",
+    "coverage_spread",
+    "class_coverage",
+    "empty_share",
+    "single_share",
+    "generalisation_error",
+    "status",
+)
+OPTIONAL_SET_COLUMNS = ("class_coverage", "status", "generalisation_error", "empty_share")
+SPLIT_COLUMNS = (
+    "estimator",
+    "ridge",
+    "n_training",
+    "n_calibration",
+    "mean_size",
+    "size_spread",
+    "coverage_spread",
+    "size_without_calibration",
+)
+
+
+@with_shared_options("plot")
+def sets(
+    *,
+    alpha: str | None = setting(None, "n/d: 0.5,1,2 or start:stop:count[:log].", "--alpha", "-a"),
+    teacher: AnyTeacher,
+    estimator: options.Estimators = [],
+    intercept: options.Intercept = False,
+    class_weight: options.ClassWeight = None,
+    ridge: list[str] = setting([], "A number (default: 0.1), a list, 0, or optimal; repeatable."),
+    penalty: options.Penalties = [],
+    coverage: float = setting(0.9, "Share of the samples whose label is in the set."),
+    score: str = setting("probability", "What decides: probability, or adaptive."),
+    calibration: int | None = setting(None, "Spread with a threshold set by so many samples."),
+    samples: int | None = setting(None, "Or the best split of n samples.", "--samples", "-n"),
+    dimension: int | None = setting(None, "d, with --samples.", "--dimension", "-d"),
+    tol: options.Tolerance = None,
+    output: Output,
+) -> None:
+    """Prediction sets: how many classes are named so that the true one is among them.
+
+    Examples: polyceptron sets -k 10 --noise softmax:3 -a 1,3,10 -e bayes -e cross-entropy
+
+    polyceptron sets -k 3 --noise softmax:3 -e cross-entropy --samples 2000 --dimension 500
+    """
+    names = estimator
+    if not names:
+        names = ["cross-entropy"]
+    students = options.build_estimators(names, ridge, penalty, intercept, class_weight)
+    title = f"{describe_teacher(teacher)}, coverage {coverage:g}, {score} sets"
+    if samples is not None:
+        if alpha is not None or calibration is not None:
+            raise InvalidInput("--samples decides alpha and calibration: give neither with it")
+        if dimension is None:
+            raise InvalidInput("--samples needs --dimension: alpha is n/d")
+        rows = _split_rows(teacher, students, samples, dimension, coverage, score)
+        output(rows, SPLIT_COLUMNS, title=f"{title}, n = {samples}, d = {dimension}")
+        return
+    if alpha is None:
+        raise InvalidInput("--alpha is missing: at which n/d?")
+    alphas = parse_numbers(alpha, "--alpha")
+    rows = _rows_of_sets(teacher, students, alphas, (coverage, score, tol), calibration)
+    output(rows, SET_COLUMNS, optional=OPTIONAL_SET_COLUMNS, title=title)
+
+
+def _rows_of_sets(
+    teacher: AnyTeacher,
+    students: list[Estimator],
+    alphas: list[float],
+    asked: tuple[float, str, float | None],
+    n_calibration: int | None,
+) -> list[Row]:
+    """Return one row for each student and α."""
+    from polyceptron.questions.prediction_sets import prediction_sets
+
+    coverage, score, tol = asked
+
+    def row_of(student: Estimator, alpha: float) -> Row:
+        found = prediction_sets(teacher, student, alpha, coverage, score=score, tol=tol)
+        row = {**teacher.columns, **student.columns, **found.row}
+        if n_calibration is not None:
+            spread = found.calibrated_on(n_calibration)._asdict()
+            row |= {
+                "size_without_calibration": found.mean_size,
+                **spread,
+            }
+        return row
+
+    parts = ([row_of(student, alpha)] for student in students for alpha in alphas)
+    return collect(parts, len(students) * len(alphas), "computing the sets").rows
+
+
+def _split_rows(
+    teacher: AnyTeacher,
+    students: list[Estimator],
+    samples: int,
+    dimension: int,
+    coverage: float,
+    score: str,
+) -> list[Row]:
+    """Return the best split of the samples for each student."""
+    from dataclasses import asdict
+
+    from polyceptron.questions.best_split import best_split
+
+    def row_of(student: Estimator) -> Row:
+        found = best_split(teacher, student, samples, dimension, coverage, score=score)
+        return {**teacher.columns, **student.columns, "score": score, **asdict(found)}
+
+    parts = ([row_of(student)] for student in students)
+    return collect(parts, len(students), "searching the best split").rows
+
+
+COMMANDS = (sets,)
