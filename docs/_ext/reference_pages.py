@@ -34,9 +34,9 @@ class Page(NamedTuple):
 
 
 def read(path: Path) -> list[Page]:
-    """Return the pages that the table describes, in its order."""
+    """Return the pages of the table in its order; public names that it lacks are in "More"."""
     table = tomllib.loads(path.read_text(encoding="utf-8"))
-    return [
+    pages = [
         Page(
             section["title"],
             entry["name"],
@@ -48,10 +48,13 @@ def read(path: Path) -> list[Page]:
         for section in table["section"]
         for entry in section["page"]
     ]
+    listed = {page.name for page in pages}
+    others = sorted(set(polyceptron.__all__) - listed - {"__version__"})
+    return pages + [Page("More", name, [], [], "", "") for name in others]
 
 
 def directive(path: str, members: list[str]) -> list[str]:
-    """Return the autodoc directive of a name, with the members that are to be shown."""
+    """Return the autodoc directive of a name, with the members to show (all, if none are named)."""
     parts = path.split(".")
     value: Any = polyceptron
     for position, part in enumerate(parts):
@@ -66,7 +69,8 @@ def directive(path: str, members: list[str]) -> list[str]:
             kind = "autoexception"
     lines = [f".. {kind}:: polyceptron.{path}"]
     if members:
-        lines.append(f"   :members: {', '.join(members)}")
+        others = [name for name in dir(value) if not name.startswith("_") and name not in members]
+        lines += ["   :members:", f"   :exclude-members: {', '.join(others)}"]
     return lines
 
 
@@ -119,6 +123,8 @@ class ReferenceList(SphinxDirective):
         source = Path(self.env.srcdir) / "reference.toml"
         self.env.note_dependency(str(source))
         listed = [page for page in read(source) if page.section == self.arguments[0]]
+        if not listed:
+            return []
         lines = ["| name | |", "| --- | --- |"]
         lines += [
             f"| [`{page.name}`](api/{page.name}.md) | {first_sentence(page.name)} |"

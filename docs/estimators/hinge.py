@@ -36,9 +36,7 @@ curve.frame.pivot(
 law = pc.margin_law(
     pc.Teacher(2, noise="gaussian:0.3"), pc.ERM("hinge", 0.5), alpha=3.0
 )
-print(
-    f"{law.atom:.0%} of the training samples have a margin of exactly {law.atom_at:.0f}"
-)
+print(f"{law.atom:.0%} of the training samples have the margin {law.atom_at:.0f}")
 
 # %%
 data = teacher.sample(n_samples=150, dimension=50, seed=0)

@@ -29,9 +29,7 @@ curve.frame.pivot(
 
 # %%
 law = pc.margin_law(teacher, pc.ERM("max-margin"), alpha=2.0)
-print(
-    f"{law.atom:.0%} of the training samples have a margin of exactly {law.atom_at:.0f}"
-)
+print(f"{law.atom:.0%} of the training samples have the margin {law.atom_at:.0f}")
 
 # %%
 data = teacher.sample(n_samples=300, dimension=150, seed=0)

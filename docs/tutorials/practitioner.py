@@ -48,9 +48,7 @@ curve.frame.pivot(
 d = 200
 for estimator in (pc.BayesOptimal(), pc.ERM("max-margin"), pc.ERM("square", "optimal")):
     needed = pc.plan(teacher, error=0.1, estimator=estimator, dimension=d)
-    print(
-        f"{estimator.name:14} n = {needed.n_samples:5d}  (alpha = {needed.alpha:.2f})"
-    )
+    print(f"{estimator.name:14} n = {needed.n_samples:5d}, α = {needed.alpha:.2f}")
 
 # %% [markdown]
 # ## Which ridge?

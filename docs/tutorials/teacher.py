@@ -80,7 +80,7 @@ for ratio in (2.6, 3.5):
     result = pc.amp(data.X, data.y, prior="rademacher")
     error = pc.exact_generalisation_error(result.weights, data.weights).value
     print(
-        f"alpha = {ratio}: {found.phase(ratio)}, error {error:.3f}, {result.n_iter} steps"
+        f"α = {ratio}: {found.phase(ratio)}, error {error:.3f}, {result.n_iter} steps"
     )
 
 # %% [markdown]

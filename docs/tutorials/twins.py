@@ -92,9 +92,8 @@ report.plot()
 flat = pc.ERM("square", 1e-6, intercept=True)
 for n in (X.shape[1] // 2, X.shape[1], 4 * X.shape[1]):
     point = pc.twin_point(twin, flat, n, way="draws", draws=10)
-    print(
-        f"n = {n:3}: error {point.generalisation_error:.3f} ± {point.uncertainty:.3f}"
-    )
+    error = point.generalisation_error
+    print(f"n = {n:3}: error {error:.3f} ± {point.uncertainty:.3f}")
 
 # %% [markdown]
 # With all ten digits and a ridge of 1e-6 the equations give errors of 0.376, 0.715 and 0.222 at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-import tomllib
+import sys
 from importlib import import_module
 
 import pytest
@@ -12,6 +12,10 @@ from blocks import ROOT
 
 import polyceptron
 from polyceptron.report.figures.making import FIGURES
+
+sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+
+from reference_pages import Page, read
 
 TEXT = (ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8")
 NAMES = sorted(set(re.findall(r"\{py:obj\}`(polyceptron(?:\.\w+)+)`", TEXT)))
@@ -47,20 +51,22 @@ def test_figures_exist() -> None:
     assert set(re.findall(r"`(fig\d\w?)`", TEXT)) == {n for n in FIGURES if n.startswith("fig")}
 
 
+def reference() -> list[Page]:
+    """The pages of the Python reference: docs/reference.toml, and public names that it lacks."""
+    return read(ROOT / "docs" / "reference.toml")
+
+
 def test_every_public_name_has_a_page_in_the_reference() -> None:
     """Quicker than the build, which asks the same of the pages."""
-    table = tomllib.loads((ROOT / "docs" / "reference.toml").read_text(encoding="utf-8"))
-    listed = [page["name"] for section in table["section"] for page in section["page"]]
-    assert len(listed) == len(set(listed))
-    assert set(listed) == set(polyceptron.__all__) - {"__version__"}
+    names = [page.name for page in reference()]
+    assert len(names) == len(set(names))
+    assert set(names) == set(polyceptron.__all__) - {"__version__"}
 
 
-def test_every_page_of_the_reference_has_an_example() -> None:
+@pytest.mark.parametrize("page", reference(), ids=lambda page: page.name)
+def test_every_page_of_the_reference_has_an_example(page: Page) -> None:
     """In the docstring, which the unit tests run, or in the table, which is run here."""
-    table = tomllib.loads((ROOT / "docs" / "reference.toml").read_text(encoding="utf-8"))
-    for section in table["section"]:
-        for page in section["page"]:
-            if "example" in page:
-                exec(compile(page["example"], page["name"], "exec"), {"__name__": "__page__"})
-            else:
-                assert ">>>" in getattr(polyceptron, page["name"]).__doc__, page["name"]
+    if page.example:
+        exec(compile(page.example, page.name, "exec"), {"__name__": "__page__"})
+    else:
+        assert ">>>" in getattr(polyceptron, page.name).__doc__
