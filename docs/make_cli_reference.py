@@ -1,8 +1,12 @@
-"""Write docs/cli.md and docs/cli/COMMAND.md from the program: python docs/make_cli_reference.py"""
+"""Write docs/cli.md, docs/cli/COMMAND.md and the names that help shows.
+
+python docs/make_cli_reference.py
+"""
 
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +14,7 @@ from typing import Any
 from typer.main import get_command
 
 from polyceptron.cli import app
-from polyceptron.cli.help_texts import fill_names
+from polyceptron.cli.help_texts import NAMES_ON_FILE, fill_names, read_registries
 
 DOCS = Path(__file__).parent
 HEAD = """# Command line
@@ -91,12 +95,18 @@ def _row(parameter: Any) -> str:
     names = ", ".join(f"`{o}`" for o in (*parameter.opts, *parameter.secondary_opts))
     if parameter.param_type_name == "argument":
         names = f"`{parameter.metavar}`"
-    shown = "required" if parameter.required else _default(parameter.default)
+    shown = (
+        "required"
+        if parameter.required
+        else _default(parameter.default, getattr(parameter, "show_default", None))
+    )
     words = fill_names(getattr(parameter, "help", "") or "")
     return f"| {names} | {words.replace('|', chr(92) + '|')} | {shown} |"
 
 
-def _default(value: Any) -> str:
+def _default(value: Any, shown: bool | str | None) -> str:
+    if isinstance(shown, str):
+        return shown
     if value is None or value is False or value == [] or callable(value):
         return ""
     listed = value if isinstance(value, list | tuple) else [value]
@@ -115,8 +125,14 @@ def _paragraphs(command: Any) -> list[str]:
     return [" ".join(part.split()) for part in text.split("\n\n")]
 
 
+def names_on_file() -> str:
+    """The names in the registries, as the file holds them that help reads."""
+    return json.dumps(read_registries(), indent=1) + "\n"
+
+
 def write() -> None:
-    """Write every page, and remove those of commands that are gone."""
+    """Write the names and every page, and remove pages of commands that are gone."""
+    NAMES_ON_FILE.write_text(names_on_file(), encoding="utf-8")
     texts = pages()
     for old in (DOCS / "cli").glob("*.md"):
         if f"cli/{old.name}" not in texts:

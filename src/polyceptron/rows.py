@@ -62,6 +62,7 @@ COLUMNS: tuple[str, ...] = (
     "V",  # its variance (Bayes) or rescaled susceptibility (ERM)
     "generalisation_error",  # on labels as drawn
     "uncertainty",  # of the generalisation error: holds in at least 99 of 100 cases
+    "generalisation_error_standard_error",  # of a mean over runs or folds, in place of it
     "balanced_error",  # 1 − the mean recall of the classes
     "balanced_error_uncertainty",
     "recall",  # of each class, as numbers with commas
@@ -187,9 +188,7 @@ _ASIDE = (
 
 
 def error_column(name: str) -> str:
-    """Return the column with the standard error of a mean."""
-    if name == "generalisation_error":
-        return "uncertainty"
+    """Return the column with the standard error of a mean of the column `name`."""
     return f"{name}_standard_error"
 
 

@@ -58,6 +58,7 @@ SMALL = Profile(
     separable_instances=2,
 )
 ALLOWANCE = 2.0
+STANDARD_ERROR = "generalisation_error_standard_error"
 SIGMAS = 5.0
 
 
@@ -187,7 +188,7 @@ def test_message_passing_attains_its_theory(tables: dict[str, pd.DataFrame], nam
         amp = amp[abs(amp["alpha"] - transition(table, "alpha_algo")) > 0.5]
     branch = "amp" if name == "fig2a" else "optimal"
     line = rows(table, source="theory", branch=branch)
-    assert_agree(amp, line, "alpha", "generalisation_error", "uncertainty")
+    assert_agree(amp, line, "alpha", "generalisation_error", STANDARD_ERROR)
 
 
 @pytest.mark.parametrize("name", ["fig2b", "fig3"])
@@ -222,7 +223,7 @@ def test_fits_lie_on_the_theory_against_alpha(tables: dict[str, pd.DataFrame], n
         line = line[line["ridge"].fillna(0) == ridge]
         # The peak of the minimum-norm solution is rounded at a finite size.
         away = (abs(fits["alpha"] - 1) > 0.3) | (ridge > 0) | (estimator != "square")
-        assert_agree(fits[away], line, "alpha", "generalisation_error", "uncertainty")
+        assert_agree(fits[away], line, "alpha", "generalisation_error", STANDARD_ERROR)
 
 
 def test_fits_lie_on_the_theory_in_training_too(tables: dict[str, pd.DataFrame]) -> None:
@@ -270,7 +271,7 @@ def test_the_marked_ridge_is_the_best(tables: dict[str, pd.DataFrame], name: str
         lowest = line.loc[line["generalisation_error"].idxmin(), "ridge"]
         spacing = np.diff(np.log(np.sort(line["ridge"]))).max()
         assert abs(math.log(best["ridge"] / lowest)) <= spacing
-        assert_agree(fits, line, "ridge", "generalisation_error", "uncertainty")
+        assert_agree(fits, line, "ridge", "generalisation_error", STANDARD_ERROR)
     if name == "fig4d":  # (k − 1)²/(k E_max²) − 1, E_max = 3/(2√π) for three normals
         assert np.allclose(table.loc[marked, "ridge"], 4 / (3 * 9 / (4 * math.pi)) - 1)
 
@@ -285,7 +286,7 @@ def test_more_classes_are_harder_and_fall_alike(tables: dict[str, pd.DataFrame])
         assert scaled == pytest.approx((k - 1) * 0.4417, rel=0.02 * k)
     for k, runs in table[table["source"] == "amp"].groupby("n_classes"):
         line = theory[theory["n_classes"] == k]
-        assert_agree(runs, line, "alpha", "generalisation_error", "uncertainty")
+        assert_agree(runs, line, "alpha", "generalisation_error", STANDARD_ERROR)
 
 
 def test_transitions_are_ordered_and_rise_with_the_classes(
@@ -308,7 +309,7 @@ def test_message_passing_follows_state_evolution(tables: dict[str, pd.DataFrame]
         assert runs["iteration"].iloc[0] == 0
         if alpha > 3:  # the escape takes runs of a finite size a little longer
             runs = runs[(runs["iteration"] < 4) | (runs["iteration"] > 15)]
-        room = SIGMAS * runs["uncertainty"].fillna(0) + 3 * ALLOWANCE / runs["dimension"]
+        room = SIGMAS * runs[STANDARD_ERROR].fillna(0) + 3 * ALLOWANCE / runs["dimension"]
         predicted = line.set_index("iteration")["generalisation_error"].loc[runs["iteration"]]
         assert (abs(runs["generalisation_error"].to_numpy() - predicted.to_numpy()) < room).all()
 
@@ -381,7 +382,7 @@ def test_variances_of_their_own(tables: dict[str, pd.DataFrame]) -> None:
         line, fits = rows(some, source="theory"), rows(some, source="erm")
         below = floor["generalisation_error"].loc[line["ratio"]].to_numpy()
         assert (line["generalisation_error"].to_numpy() > below).all()
-        assert_agree(fits, line, "ratio", "generalisation_error", "uncertainty")
+        assert_agree(fits, line, "ratio", "generalisation_error", STANDARD_ERROR)
 
 
 def test_the_page_draws_the_same_numbers(

@@ -25,6 +25,11 @@ def test_the_pages_are_up_to_date(maker):
     assert written == set(maker.pages()) - {"cli.md"}
 
 
+def test_the_names_that_help_shows_are_those_in_the_registries(maker):
+    """If not: python docs/make_cli_reference.py"""
+    assert maker.NAMES_ON_FILE.read_text(encoding="utf-8") == maker.names_on_file()
+
+
 def test_every_command_has_a_page_with_its_options(maker):
     texts = maker.pages()
     for name, command in maker.commands().items():

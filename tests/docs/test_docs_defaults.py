@@ -13,7 +13,7 @@ from typer.main import get_command
 
 import polyceptron as pc
 from polyceptron.cli import app
-from polyceptron.cli.options import build_estimators, read_population
+from polyceptron.cli.inputs import build_estimators, read_population
 from polyceptron.lab.spec import SweepGrid, parse_spec
 from polyceptron.lab.tasks import grid_strengths
 from polyceptron.problem import make_teacher, plain_estimators

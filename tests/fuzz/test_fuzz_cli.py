@@ -57,7 +57,7 @@ WORDS = st.one_of(
             "--dimension",
             "--runs",
             "--seed",
-            "--variances",
+            "--amp-variances",
             "--max-iter",
             "--alpha-max",
             "--store",

@@ -36,7 +36,9 @@ def test_means_and_standard_errors_of_instances() -> None:
     assert table.loc[0, ["source", "alpha", "generalisation_error"]].to_dict() == theory
     mean = table.loc[1]
     assert mean["generalisation_error"] == pytest.approx(0.25)
-    assert mean["uncertainty"] == pytest.approx(0.15)  # spread 0.3/√2 over √2
+    assert mean["generalisation_error_standard_error"] == pytest.approx(
+        0.15
+    )  # spread 0.3/√2 over √2
     assert mean["q_standard_error"] == pytest.approx(0.3)
     assert (mean["instances"], mean["not_converged"], mean["failed"]) == (2, 1, 1)
     assert mean["status"] == "not-converged"
@@ -57,4 +59,4 @@ def test_means_are_not_averaged_again() -> None:
 
 
 def test_a_single_instance_has_no_standard_error() -> None:
-    assert math.isnan(tidy([instance(1, 0.1)])["uncertainty"][0])
+    assert math.isnan(tidy([instance(1, 0.1)])["generalisation_error_standard_error"][0])

@@ -37,7 +37,9 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+) -> None:
     if version:
         typer.echo(f"polyceptron {VERSION}")
         raise typer.Exit
@@ -65,7 +67,7 @@ def _run(arguments: list[str]) -> int:
     except UsageError as error:
         path = error.ctx.command_path if error.ctx else "polyceptron"
         text = error.format_message().rstrip(".")
-        text = _TYPED.sub(lambda m: f"{m[1]} takes a {'whole ' * bool(m[2])}number", text)
+        text = _TYPED.sub(_number_wanted, text)
         return _fail(f"{text}; see {path} --help", 2)
     except InvalidInput as error:
         return _fail(error, 2)
@@ -79,6 +81,13 @@ def _run(arguments: list[str]) -> int:
         return streams.READER_GONE_CODE
     except OSError as error:
         return _fail(streams.failure_sentence(error), 2)
+
+
+def _number_wanted(message: re.Match[str]) -> str:
+    """Return which kind of number an option takes, in place of pydantic's message."""
+    if message[2]:
+        return f"{message[1]} takes a whole number"
+    return f"{message[1]} takes a number"
 
 
 def _fail(reason: object, code: int) -> int:

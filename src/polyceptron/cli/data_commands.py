@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from polyceptron.cli import options
-from polyceptron.cli.options import option, setting
+from polyceptron.cli.inputs import read_population
+from polyceptron.cli.options import ESTIMATOR, PROBLEM, RESULT, option, setting
 from polyceptron.cli.output import Output
 from polyceptron.cli.side_files import Overwrite, check_unnamed, choose_weights_file, report_beside
 from polyceptron.cli.tables import describe_teacher
@@ -27,6 +28,7 @@ COLUMNS = (
     "q",
     "generalisation_error",
     "uncertainty",
+    "generalisation_error_standard_error",
     "clean_error",
     "status",
 )
@@ -40,14 +42,62 @@ TRACE_COLUMNS = (
 )
 REPORTED = ("n_samples", "dimension", "n_classes", "n_iter", "passes", "seconds", "status")
 
-Data = Annotated[Path | None, option("Samples X (n, d): .npy, .npz (sparse), .zarr or .parquet.")]
-Labels = Annotated[Path | None, option("Labels 0, 1, ... (n,) of the samples: .npy.")]
-_OUT = "Weights (d, k), as .npy (default: weights.npy); their report is a .report.json beside them."
-Out = Annotated[Path | None, option(_OUT)]
-Standardise = Annotated[bool, option("Centre and scale features as read.", "--standardise")]
-CheckpointFile = Annotated[Path | None, option("Keep the fit here, and go on from it.")]
-Missing = Annotated[str, option("Missing values: refuse, fill (median, mode) or drop-rows.")]
-Cluster = Annotated[str | None, option("A Dask scheduler whose workers read .zarr or .parquet.")]
+DATA = "Your own data"
+ALGORITHM = "Algorithm"
+
+Data = Annotated[
+    Path | None,
+    option(
+        "File of the samples X (n, d): .npy, .npz (sparse), .zarr or .parquet.",
+        metavar="FILE",
+        panel=DATA,
+    ),
+]
+Labels = Annotated[
+    Path | None,
+    option("File of the labels (n,), 0, 1, ... or names: .npy.", metavar="FILE", panel=DATA),
+]
+Standardise = Annotated[
+    bool,
+    option(
+        "Centre each feature and scale it to variance 1 while reading.", "--standardise", panel=DATA
+    ),
+]
+Missing = Annotated[
+    str,
+    option(
+        "Treatment of missing values: refuse, fill (with the median or the most frequent value) or "
+        "drop-rows.",
+        metavar="NAME",
+        panel=DATA,
+    ),
+]
+Cluster = Annotated[
+    str | None,
+    option(
+        "Dask scheduler whose workers read .zarr or .parquet, for example tcp://host:8786.",
+        metavar="ADDRESS",
+        panel=DATA,
+    ),
+]
+Out = Annotated[
+    Path | None,
+    option(
+        "File for the weights (d, k), .npy. A report with the ending .report.json is written "
+        "beside it.",
+        metavar="FILE",
+        show_default="weights.npy",
+        panel=RESULT,
+    ),
+]
+CheckpointFile = Annotated[
+    Path | None,
+    option(
+        "Save the state of the run to this file now and then. If it exists, continue from it.",
+        metavar="FILE",
+        panel=RESULT,
+    ),
+]
 
 
 def amp(
@@ -57,15 +107,54 @@ def amp(
     model: options.Model = "argmax",
     noise: options.Noise = "none",
     features: options.Features = "isotropic",
-    dimension: int = setting(1000, "Dimension d of the inputs.", "--dimension", "-d"),
-    runs: int = setting(1, "Independent instances for each alpha."),
-    seed: int = setting(0, "Every instance follows from it."),
-    variances: str = setting("shared", "shared (fast) or full (Algorithm 1)."),
-    start: str = setting("uninformed", "uninformed or informed."),
-    precision: str = setting("float64", "float64 or float32."),
-    tol: float = setting(1e-8, "Converged when a step changes less."),
-    max_iter: int = setting(200, "Most iterations."),
-    trace: bool = setting(False, "Overlaps by iteration, beside state evolution.", "--trace"),
+    dimension: int = setting(
+        1000, "Dimension d of the inputs.", "--dimension", "-d", metavar="D", panel=PROBLEM
+    ),
+    runs: int = setting(
+        1, "Number of independent data sets at each α.", metavar="N", panel=PROBLEM
+    ),
+    seed: int = setting(
+        0,
+        "Seed of the random numbers: the same seed draws the same data sets.",
+        metavar="N",
+        panel=PROBLEM,
+    ),
+    variances: str = setting(
+        "shared",
+        "Posterior variances: shared (one for all samples; fast) or full (one for each sample, "
+        "Algorithm 1 of the paper).",
+        "--amp-variances",
+        metavar="NAME",
+        panel=ALGORITHM,
+    ),
+    start: str = setting(
+        "uninformed",
+        "First estimate: uninformed (it knows nothing) or informed (the teacher itself).",
+        metavar="NAME",
+        panel=ALGORITHM,
+    ),
+    precision: str = setting(
+        "float64",
+        "Floating-point precision: float64, or float32, which halves the memory.",
+        metavar="NAME",
+        panel=ALGORITHM,
+    ),
+    tol: float = setting(
+        1e-8,
+        "Stop when an iteration changes the estimate by less than this.",
+        metavar="NUMBER",
+        panel=ALGORITHM,
+    ),
+    max_iter: int = setting(
+        200, "Stop after this many iterations at the latest.", metavar="N", panel=ALGORITHM
+    ),
+    trace: bool = setting(
+        False,
+        "Print one row for each iteration: the mean over the runs, and the prediction of state "
+        "evolution.",
+        "--trace",
+        panel=RESULT,
+    ),
     data: Data = None,
     labels: Labels = None,
     standardise: Standardise = False,
@@ -76,17 +165,17 @@ def amp(
     as_json: options.Json = False,
     csv: options.Csv = None,
 ) -> None:
-    """Run Bayes-optimal message passing on instances of a teacher, beside the theory.
+    """Run Bayes-optimal message passing on data that a teacher labels, and compare it with theory.
 
-    Prints a row for each instance (source amp), a summary with the mean and its standard error
-    (source amp-summary) and the theory's prediction for infinite dimension (source theory).
-    With --trace, one row for each iteration instead: the mean over the runs, and what state
-    evolution predicts for that iteration.
+    The table has one row for each run (source amp), their mean with its standard error (source
+    amp-summary), and the prediction of the theory for infinite d (source theory).
 
-    With --data and --labels it runs on your samples instead, which may be larger than memory, and
-    writes weights and a report.
+    With --data and --labels the algorithm runs on your own samples, which may be larger than
+    memory. It then writes weights and a report.
 
-    Example: polyceptron amp --classes 3 --alpha 1.5 --runs 5
+    Examples: polyceptron amp --classes 3 --alpha 1.5 --runs 5
+
+    polyceptron amp --data X.npy --labels y.npy --out weights.npy
     """
     from polyceptron.lab.data_runs import amp_rows, trace_rows
     from polyceptron.message_passing import posterior_mean
@@ -112,11 +201,11 @@ def amp(
             **settings,
         )
         return
-    teacher = options.read_population(classes, prior, model, noise, features)
+    teacher = read_population(classes, prior, model, noise, features)
     alphas = parse_numbers(alpha, "--alpha")
     check_outputs(csv, inputs=[features])
     if trace and len(alphas) != 1:
-        raise InvalidInput(f"--trace takes one alpha, got {len(alphas)}")
+        raise InvalidInput(f"--trace takes one value of --alpha, got {len(alphas)}")
     settings |= {"runs": runs, "seed": seed, "start": start, "dtype": precision}
     rows: list[Row] = []
     with waiting("message passing") as show:
@@ -138,23 +227,38 @@ def fit(
     data: Data = None,
     labels: Labels = None,
     estimator: options.OneLoss = "cross-entropy",
-    ridge: str = setting("0.1", "λ, 0 or more, or auto."),
-    target: str | None = setting(None, "The column of the labels, where --data is a table."),
+    ridge: str = setting(
+        "0.1",
+        "Ridge λ: a number such as 0.5, or auto to choose it on held-out samples.",
+        metavar="NUMBER",
+        panel=ESTIMATOR,
+    ),
+    target: str | None = setting(
+        None,
+        "Column of the labels, if --data is a table such as .csv. The other columns are encoded "
+        "and standardised, and the fit has an intercept.",
+        metavar="COLUMN",
+        panel=DATA,
+    ),
     missing: Missing = "refuse",
     standardise: Standardise = False,
-    tol: float = setting(1e-8, "Relative distance to the minimiser."),
+    tol: float = setting(
+        1e-8,
+        "Stop when the weights are closer to the minimiser than this, relative to their norm.",
+        metavar="NUMBER",
+        panel=ESTIMATOR,
+    ),
     checkpoint: CheckpointFile = None,
     cluster: Cluster = None,
     out: Out = None,
     overwrite: Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
-    """Fit a loss with a ridge to samples in files, which may be larger than memory.
+    """Fit a linear classifier with a ridge to your own samples, which may be larger than memory.
 
-    With --ridge auto the ridge is chosen on held-out samples. A table (--target) is encoded and
-    standardised, and has an intercept.
+    Examples: polyceptron fit --data X.npy --labels y.npy --ridge 1 --out weights.npy
 
-    Example: polyceptron fit --data X.npy --labels y.npy --ridge 1 --out weights.npy
+    polyceptron fit --data table.csv --target label --ridge auto
     """
     from polyceptron.fit.erm import fit_erm
 
@@ -179,7 +283,7 @@ def fit(
         )
         return
     if cluster is not None or checkpoint is not None:
-        raise InvalidInput("--cluster and --checkpoint need --labels and a ridge that is given")
+        raise InvalidInput("--cluster and --checkpoint need --labels and a number for --ridge")
     if data is None or (labels is None) != has_named_columns:
         raise InvalidInput("give --data with --labels, or a table as --data with --target")
     _check_weights_file(weights_file, data, labels)
@@ -244,12 +348,12 @@ def _run_on_files(
     from polyceptron.lab.engine import connect_cluster
 
     if data is None or labels is None:
-        raise InvalidInput("--data and --labels go together: a file of samples, a file of labels")
+        raise InvalidInput(
+            "give both --data, the file of the samples, and --labels, the file of the labels"
+        )
     _check_weights_file(out, data, labels, settings.get("features"), settings["checkpoint"])
     if cluster is not None and data.suffix not in (".zarr", ".parquet"):
-        raise InvalidInput(
-            f"--cluster reads .zarr or .parquet in chunks where its workers are, got {data.name!r}"
-        )
+        raise InvalidInput(f"the workers of --cluster read .zarr or .parquet, got {data.name!r}")
     with ExitStack() as stack:
         if cluster is not None:
             stack.callback(connect_cluster(cluster).close, timeout=2)
@@ -295,24 +399,55 @@ def _keep_report(report: dict[str, Any], name: str, data: Path, out: Path, as_js
         report.pop(name_of, None)
     optional = ("n_classes", "passes", "dimension", "n_samples")
     Output(as_json)([report], REPORTED, optional=optional, title=f"{name} of {data.name}")
-    say(f"weights in {out}, report in {beside}")
+    say(f"wrote the weights to {out} and the report to {beside}")
     if report["status"] == "interrupted":
         sys.exit(130)
 
 
 def data(
-    table: Annotated[Path, typer.Argument(metavar="TABLE", help="A .csv, .tsv, .parquet or .npz.")],
-    target: str | None = setting(None, "The column of the labels (.npz: the array; default y)."),
-    drop: list[str] | None = setting(None, "A column to leave out; may be given again."),
-    keep: list[str] | None = setting(None, "One to use though it looks like dates or row numbers."),
+    table: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TABLE", help="Table of your samples: .csv, .tsv, .parquet or .npz."
+        ),
+    ],
+    target: str | None = setting(
+        None,
+        "Column of the labels; in a .npz file, the array of the labels.",
+        metavar="COLUMN",
+        show_default="y in a .npz file",
+        panel=DATA,
+    ),
+    drop: list[str] | None = setting(
+        None, "Column to leave out. Repeat the option for several.", metavar="COLUMN", panel=DATA
+    ),
+    keep: list[str] | None = setting(
+        None,
+        "Column to use although it looks like dates or row numbers. Repeat the option for several.",
+        metavar="COLUMN",
+        panel=DATA,
+    ),
     missing: Missing = "refuse",
-    html: Path | None = setting(None, "A page; its numbers are in a .report.json beside it."),
+    twins: bool = setting(
+        False, "Compare with Gaussian mixtures that have the moments of your data.", "--twins"
+    ),
+    seed: int = setting(0, "Seed of the folds and of the resampling.", min=0, metavar="N"),
+    html: Path | None = setting(
+        None,
+        "Write a page to this .html file. A file with the ending .report.json beside it has the "
+        "numbers.",
+        metavar="FILE",
+        panel=RESULT,
+    ),
     overwrite: Overwrite = False,
-    as_json: bool = setting(False, "Print numbers and sentences.", "--json"),
-    seed: int = setting(0, "Of the folds and the resampling.", min=0),
-    twins: bool = setting(False, "Compare with Gaussian mixtures of their moments.", "--twins"),
+    as_json: bool = setting(
+        False,
+        "Print the numbers and sentences as JSON, in place of the text.",
+        "--json",
+        panel=RESULT,
+    ),
 ) -> None:
-    """One page about your own data: what they are, how well a linear rule does, what more would do.
+    """Describe your own data: how well a linear classifier does, and what more data would do.
 
     Example: polyceptron data table.csv --target label --html page.html
     """
@@ -339,7 +474,7 @@ def data(
         else:
             sys.stdout.write(report_text(measured))
     if html is not None:
-        say(f"page in {html}, numbers in {beside}")
+        say(f"wrote the page to {html} and the numbers to {beside}")
 
 
 COMMANDS = (amp, fit, data)

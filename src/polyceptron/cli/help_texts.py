@@ -1,13 +1,16 @@
 """Help of the commands, in which lists of names are those of the registries.
 
-A help text may hold a word in braces, as in "One of {estimators}": it stands for all names in a
-registry. They are filled in when help is shown and not before, since reading the registries imports
-half of the package and takes longer than parsing a command line.
+A help text may hold a word in braces, as in "Estimator: {estimators}": it stands for all names in
+a registry, which are filled in when help is shown. The file `registered_names.json` holds a copy of
+the names; `docs/make_cli_reference.py` writes it together with the pages of the commands.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -15,16 +18,16 @@ from typer.core import TyperCommand, TyperGroup
 from polyceptron.cli.streams import shown_as
 
 WORD_IN_BRACES = re.compile(r"\{(\w+)\}")
+NAMES_ON_FILE = Path(__file__).with_name("registered_names.json")
+# Between two colons a word may be the name of a pictogram, as 100 is in 0.1:100:log.
+COLON_OF_PICTOGRAM = re.compile(r":(?=\w+:)")
 
 
-def registered_names(word: str) -> tuple[str, ...]:
-    """Return the names that a word in braces stands for, as in 'gaussian:VARIANCE'."""
+def read_registries() -> dict[str, list[str]]:
+    """Return the names in every registry, as 'gaussian:VARIANCE', by the word in braces."""
     from polyceptron import problem
+    from polyceptron.report.figures.making import FIGURES
 
-    if word == "figures":
-        from polyceptron.report.figures.making import FIGURES
-
-        return tuple(FIGURES)
     registries: dict[str, problem.Registry[Any]] = {
         "estimators": problem.ESTIMATORS,
         "features": problem.FEATURES,
@@ -33,7 +36,21 @@ def registered_names(word: str) -> tuple[str, ...]:
         "penalties": problem.PENALTIES,
         "priors": problem.PRIORS,
     }
-    return tuple(entry.form for entry in registries[word].entries)
+    names = {
+        word: [entry.form for entry in registry.entries] for word, registry in registries.items()
+    }
+    return {**names, "figures": list(FIGURES)}
+
+
+def registered_names(word: str) -> list[str]:
+    """Return the names that a word in braces stands for, as 'gaussian:VARIANCE'.
+
+    A program that has imported the registries may have added names to them. Otherwise the names are
+    those on file, since the imports take longer than everything else that help does.
+    """
+    if "polyceptron.problem" in sys.modules:
+        return read_registries()[word]
+    return list(json.loads(NAMES_ON_FILE.read_text(encoding="utf-8"))[word])
 
 
 def fill_names(text: str) -> str:
@@ -63,12 +80,12 @@ def _fill_help(command: Any, ctx: Any) -> None:
             parameter.metavar = ""
         text = getattr(parameter, "help", None)
         if text and "{" in text:
-            # Names are not markup; an empty tag keeps rich from showing :A: as a pictogram.
-            parameter.help = re.sub(r":(?=\w+:)", ":[b][/b]", escape(fill_names(text)))
+            parameter.help = escape(fill_names(text))  # names are not markup
     subcommands = getattr(command, "commands", {})
     for item in (command, *parameters, *subcommands.values()):
         if getattr(item, "help", None):
-            item.help = shown_as(item.help)
+            # An empty tag after the colon keeps rich from showing a pictogram.
+            item.help = COLON_OF_PICTOGRAM.sub(":[b][/b]", shown_as(item.help))
 
 
 class Command(TyperCommand):

@@ -59,9 +59,9 @@ class Output(NamedTuple):
         elif self.csv is None:
             print_table(rows, columns, **more)
         elif len(rows) == 1:
-            say(f"1 row in {self.csv}")
+            say(f"wrote 1 row to {self.csv}")
         else:
-            say(f"{len(rows)} rows in {self.csv}")
+            say(f"wrote {len(rows)} rows to {self.csv}")
 
     def draw_curves(self, rows: Iterable[Row]) -> None:
         """Draw learning curves, if a picture is asked for."""
@@ -81,7 +81,7 @@ class Output(NamedTuple):
         from polyceptron.pictures.matplotlib_figure import render_matplotlib, save_figure
 
         save_figure(render_matplotlib(picture), path)
-        say(f"drawn in {path}")
+        say(f"drew {path}")
 
 
 class Collected(NamedTuple):
@@ -94,10 +94,7 @@ class Collected(NamedTuple):
     def exit_if_stopped(self) -> None:
         """End a command that was stopped, with exit code 130; call it when its rows are printed."""
         if self.parts_done < self.parts:
-            say(
-                f"stopped: {self.parts_done} of {self.parts} parts are done, and what they gave is "
-                "kept"
-            )
+            say(f"stopped after {self.parts_done} of {self.parts} parts: their results are kept")
             raise typer.Exit(130)
 
 

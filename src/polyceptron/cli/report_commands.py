@@ -44,13 +44,34 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The sweep: a TOML file.")],
-    store: Annotated[Path, option("The store, made if missing; a run resumes there.")],
-    workers: int | None = setting(None, "Processes on this machine (default: all processors)."),
-    cluster: str | None = setting(None, "A Dask scheduler, tcp://host:port.", metavar="ADDRESS"),
-    dry_run: bool = setting(False, "Show the grid, its cost, what is stored; stop.", "--dry-run"),
+    spec: Annotated[
+        Path, typer.Argument(metavar="SPEC", help="TOML file that describes the sweep.")
+    ],
+    store: Annotated[
+        Path,
+        option(
+            "File for the results. If it exists, the sweep computes only what is missing there.",
+            metavar="FILE",
+        ),
+    ],
+    workers: int | None = setting(
+        None,
+        "Number of processes on this machine, for example 4.",
+        metavar="N",
+        show_default="one per processor",
+    ),
+    cluster: str | None = setting(
+        None,
+        "Dask scheduler that distributes the work, for example tcp://host:8786.",
+        metavar="ADDRESS",
+    ),
+    dry_run: bool = setting(
+        False,
+        "Show the size of the grid and what is already stored, and compute nothing.",
+        "--dry-run",
+    ),
 ) -> None:
-    """Compute a grid of theory, message passing and ERM rows; run again to resume.
+    """Compute a grid of theory, message passing and fits. The same command resumes a stopped sweep.
 
     Example: polyceptron sweep spec.toml --store runs.sqlite --workers 4
     """
@@ -65,7 +86,7 @@ def sweep(
     try:
         report = run_sweep(loaded, store, workers=workers, cluster=cluster, progress=True)
     except SweepStopped as stopped:
-        say(f"stopped: {stopped.report.done} of {stopped.report.rows} rows are stored")
+        say(f"stopped with {stopped.report.done} of {stopped.report.rows} rows stored")
         command = ["polyceptron", "sweep", str(spec), "--store", str(store)]
         if workers:
             command += ["--workers", str(workers)]
@@ -79,18 +100,22 @@ def sweep(
     )
     if report.damaged:
         rows = named(report.damaged, "stored row")
-        say(f"computed again, as changed after being written: {rows}")
+        say(f"computed again, because they had been changed after they were written: {rows}")
     if report.failed:
-        say(f"reasons: polyceptron results {shlex.quote(str(store))} --failures")
-        say("the same command tries the failed rows again")
+        say(f"to see why rows failed: polyceptron results {shlex.quote(str(store))} --failures")
+        say("to try the failed rows again: run the same sweep")
         raise typer.Exit(1)
 
 
 def merge(
-    sources: Annotated[list[Path], typer.Argument(metavar="STORE", help="Stores to copy from.")],
-    into: Annotated[Path, option("The store to copy into, made if missing.")],
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="STORE...", help="Stores whose results are copied.")
+    ],
+    into: Annotated[
+        Path, option("Store that receives the results. It is created if missing.", metavar="FILE")
+    ],
 ) -> None:
-    """Put the results of several stores into one.
+    """Copy the results of several stores into one store.
 
     Example: polyceptron merge laptop.sqlite cluster.sqlite --into all.sqlite
     """
@@ -100,10 +125,11 @@ def merge(
         report = merge_stores(into, sources)
     kept = ""
     if report.differing:
-        kept = f", {report.differing} of them with other numbers (kept)"
-    say(f"{report.added} rows added to {into}, {report.already} were there already{kept}")
+        kept = f", {report.differing} of them with other numbers, which were kept"
+    say(f"added {report.added} rows to {into}; {report.already} were there already{kept}")
     if report.damaged:
-        say(f"not copied, as changed after being written: {named(report.damaged, 'row')}")
+        rows = named(report.damaged, "row")
+        say(f"not copied, because they had been changed after they were written: {rows}")
         raise typer.Exit(1)
 
 
@@ -153,7 +179,7 @@ _SUMMARY = {  # columns of a table, and how they are shown
     "dimension": ("d", "d"),
     "instances": ("runs", "d"),
     "mean": ("mean", ".6g"),
-    "standard_error": ("s.e.", ".1e"),
+    "standard_error": ("std. error", ".1e"),
     "theory": ("theory", ".6g"),
     "deviation": ("z", "+.1f"),
     "not_converged": ("not conv.", "d"),
@@ -163,16 +189,32 @@ _FAILED = ("source", "estimator", "n_classes", "noise", "ridge", "alpha", "dimen
 
 
 def results(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store made by sweep.")],
-    csv: options.Csv = None,
-    parquet: Path | None = setting(None, "Write the rows to a Parquet file."),
-    summary: bool = setting(False, "Means over instances, not rows (the default).", "--summary"),
-    quantity: str = setting("generalisation_error", "Column to average: m, q, test_loss, ..."),
-    spec: Path | None = setting(None, "Only the rows of this sweep file."),
-    failures: bool = setting(False, "List rows that failed, with their reasons.", "--failures"),
-    as_json: options.Json = False,
+    store: Annotated[
+        Path, typer.Argument(metavar="STORE", help="Store that `polyceptron sweep` has written.")
+    ],
+    quantity: str = setting(
+        "generalisation_error",
+        "Column to average, for example m, q or test_loss.",
+        metavar="COLUMN",
+    ),
+    spec: Path | None = setting(
+        None, "Sweep file: only the rows that it asks for are used.", metavar="FILE"
+    ),
+    failures: bool = setting(
+        False, "List the rows that failed, each with its reason.", "--failures"
+    ),
+    summary: bool = setting(
+        False,
+        "Write the means over runs to --csv or --parquet, in place of every row.",
+        "--summary",
+    ),
+    csv: Path | None = setting(None, "Write every row to this CSV file.", metavar="FILE"),
+    parquet: Path | None = setting(None, "Write every row to this Parquet file.", metavar="FILE"),
+    as_json: bool = setting(False, "Print JSON, in place of the table.", "--json"),
 ) -> None:
-    """What a store holds: means with theory beside them, or every row in a file.
+    """Show the means over runs in a store beside the theory, or write every row to a file.
+
+    In the table, z is the distance of the mean from the theory in standard errors.
 
     Example: polyceptron results runs.sqlite --csv rows.csv
     """
@@ -194,8 +236,8 @@ def results(
             _write_table(table, csv, parquet)
     if damaged:
         say(
-            f"left out, as changed after being written: {named(damaged, 'row')} of {store}; run "
-            "the sweep again to compute what is missing, or merge the rest into a new store"
+            f"left out {named(damaged, 'row')} of {store}, because they were changed after they "
+            "were written: run the sweep again to compute them, or merge the store into a new one"
         )
         raise typer.Exit(1)
 
@@ -209,7 +251,7 @@ def _show_failures(store: Store, as_json: bool) -> None:
         optional = ("seed", "noise", "n_classes")
         Output(as_json)(rows, _FAILED, optional=optional, below="reason")
     else:
-        say(f"no row failed in {store.path}")
+        say(f"no row of {store.path} failed")
 
 
 def _show_means(store: Store, quantity: str, spec: SweepSpec | None, as_json: bool) -> None:
@@ -247,14 +289,14 @@ def _write_table(table: pd.DataFrame, csv: Path | None, parquet: Path | None) ->
 
     if csv is not None:
         write_csv(table, csv)
-        say(f"{len(table)} rows in {csv}")
+        say(f"wrote {len(table)} rows to {csv}")
     if parquet is not None:
         write_parquet(table, parquet)
-        say(f"{len(table)} rows in {parquet}")
+        say(f"wrote {len(table)} rows to {parquet}")
 
 
 def _show_summary(lines: list[Row]) -> None:
-    """One table for each problem and estimator, so that all of it fits in 80 columns."""
+    """Print one table for each problem and estimator, which fits in 80 columns."""
     for title, group in groupby(lines, key=describe_row):
         shown = [_short_line(line) for line in group]
         columns = [short for short, _ in _SUMMARY.values()]
@@ -276,20 +318,45 @@ def _short_line(line: Row) -> dict[str, str | None]:
     return shown
 
 
-_SOURCES = "A sweep's store or a table in CSV; several together."
+_SOURCES = "Stores of a sweep or CSV files. Several are drawn together."
 
 
 def plot(
-    sources: Annotated[list[Path], typer.Argument(metavar="STORE_OR_CSV", help=_SOURCES)],
-    out: Path | None = setting(None, "A .pdf, .png or .svg file; else a .pdf here.", "--out", "-o"),
-    x: str = setting("alpha", "Column across: alpha, ridge, n_classes, …"),
-    y: str = setting("generalisation_error", "Column up: q, m, V, training_loss, free_entropy, …"),
-    where: list[str] = setting([], "Only such rows: ridge=1; repeatable.", metavar="COLUMN=VALUE"),
-    log_x: bool | None = setting(None, "Scale across; else by the values.", "--log-x/--linear-x"),
-    log_y: bool = setting(False, "A logarithmic scale up.", "--log-y"),
+    sources: Annotated[list[Path], typer.Argument(metavar="STORE_OR_CSV...", help=_SOURCES)],
+    out: Path | None = setting(
+        None,
+        "Picture to write: .pdf, .png or .svg.",
+        *("--out", "-o"),
+        metavar="FILE",
+        show_default="a .pdf with the name of the first source",
+    ),
+    x: str = setting(
+        "alpha", "Column on the horizontal axis, for example ridge or n_classes.", metavar="COLUMN"
+    ),
+    y: str = setting(
+        "generalisation_error",
+        "Column on the vertical axis, for example q or training_loss.",
+        metavar="COLUMN",
+    ),
+    where: list[str] = setting(
+        [],
+        "Draw only the rows with this value, for example ridge=1. Repeat the option for several "
+        "conditions.",
+        metavar="COLUMN=VALUE",
+    ),
+    log_x: bool | None = setting(
+        None,
+        "Make the horizontal axis logarithmic or linear.",
+        "--log-x/--linear-x",
+        show_default="logarithmic over two decades or more",
+    ),
+    log_y: bool = setting(False, "Make the vertical axis logarithmic.", "--log-y"),
     overwrite: Overwrite = False,
 ) -> None:
-    """Draw any store or table: theory as lines, experiments as symbols with standard errors."""
+    """Draw stores or tables: theory as lines, experiments as symbols with standard errors.
+
+    Example: polyceptron plot runs.sqlite --where ridge=1 --out curve.pdf
+    """
     import pandas as pd
 
     from polyceptron.pictures import matplotlib_figure
@@ -305,20 +372,41 @@ def plot(
         check_unnamed(target, overwrite)
     picture = curves_picture(table, x, y, log_x=log_x, log_y=log_y)
     matplotlib_figure.save_figure(matplotlib_figure.render_matplotlib(picture), target)
-    say(f"drawn in {target}")
+    say(f"drew {target}")
 
 
 def figures(
-    out: Path = setting(Path("figures"), "Folder for the figures; made if missing."),
-    only: list[str] = setting([], "One of {figures}; repeatable. Default: all.", "--only"),
-    profile: str = setting("quick", "quick (minutes) or paper (hours)."),
-    workers: int | None = setting(None, "Default: all processors.", min=1),
+    out: Path = setting(
+        Path("figures"), "Folder for the figures. It is created if missing.", metavar="FOLDER"
+    ),
+    only: list[str] = setting(
+        [],
+        "Figure to make: {figures}. Repeat the option for several.",
+        "--only",
+        metavar="NAME",
+        show_default="all figures",
+    ),
+    profile: str = setting(
+        "quick",
+        "Size of the computation: quick (minutes) or paper (the sizes of the paper, hours).",
+        metavar="NAME",
+    ),
+    workers: int | None = setting(
+        None,
+        "Number of processes, for example 4.",
+        min=1,
+        metavar="N",
+        show_default="one per processor",
+    ),
     overwrite: Overwrite = False,
 ) -> None:
-    """Compute and draw every figure, with the table and the specification behind each.
+    """Compute and draw every figure, and write the table and the specification of each.
 
-    A stopped run resumes: what is done is kept in OUT/computed (delete it to start afresh).
-    OUT/agreement.csv has the z of every symbol against its line.
+    The same command resumes a stopped run, because finished computations stay in the folder
+    OUT/computed; delete that folder to start again. The file OUT/agreement.csv compares every
+    symbol with its line.
+
+    Example: polyceptron figures --only fig2a --only fig3
     """
     from polyceptron.report.figures import making
     from polyceptron.report.figures.agreement import verdict
@@ -327,10 +415,10 @@ def figures(
     try:
         written = making.make_figures(out, only, profile, workers=workers, progress=True)
     except KeyboardInterrupt as stop:
-        say("stopped: the same command goes on from here")
+        say("stopped: the same command resumes here")
         raise typer.Exit(128 + getattr(stop, "signal_number", 2)) from None
     say(str(verdict(making.read_agreement(out))))
-    say(f"{len(written)} files in {out}; open {out / 'index.html'}")
+    say(f"wrote {len(written)} files to {out}: open {out / 'index.html'}")
 
 
 def verify(
@@ -388,20 +476,34 @@ def _show_check(check: Check) -> None:
 
 LOOPBACK = "127.0.0.1"
 WARNING = (
-    "warning: other machines can reach this server; whoever has the address can compute here, and "
-    "what is sent is not encrypted\n"
+    "warning: other machines can reach this server. Everyone who has the address can compute here, "
+    "and the connection is not encrypted\n"
 )
 
 
 def explore(
-    port: int = setting(8050, "Port to listen on; 0 for any free one.", min=0, max=65535),
-    host: str | None = setting(None, "For other machines: the address to listen on."),
-    browser: bool = setting(True, "Open the page.", "--browser/--no-browser"),
+    port: int = setting(
+        8050,
+        "Port of the server; 0 takes any free port.",
+        min=0,
+        max=65535,
+        metavar="N",
+    ),
+    host: str | None = setting(
+        None,
+        "Address at which other machines reach the server, for example 0.0.0.0.",
+        metavar="ADDRESS",
+        show_default="this machine only",
+    ),
+    browser: bool = setting(True, "Open the page in a browser.", "--browser/--no-browser"),
 ) -> None:
-    """Explore learning curves and simulations in the browser, on this machine only.
+    """Explore learning curves and simulations in a browser.
 
-    The page follows its address in a few seconds. One curve may take 180 s and 0.8 GB of memory,
-    one simulation 300 s and 0.8 GB; they are stopped with a word then.
+    The command prints an address. The page appears there a few seconds later. The server stops a
+    curve after 180 s and a simulation after 300 s, or when either needs more than 0.8 GB of memory;
+    the page then says so.
+
+    Example: polyceptron explore --port 8051
     """
     require_dash()
     key = None if host is None else secrets.token_urlsafe(16)
@@ -429,12 +531,12 @@ def require_dash() -> None:
 
 def listen(port: int, host: str = LOOPBACK) -> socket.socket:
     """Return a socket that listens there (port 0: any free one)."""
-    reason = f"{host!r} is no address or name of this machine"
+    reason = f"{host!r} is not an address or a name of this machine"
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address, family=family, backlog=128)
     except PermissionError:
-        reason = f"port {port} needs more rights: choose one above 1023"
+        reason = f"port {port} needs administrator rights: choose one above 1023"
     except (OSError, UnicodeError, ValueError) as error:
         if getattr(error, "errno", None) == errno.EADDRINUSE:
             reason = f"port {port} is in use: choose another with --port, or 0 for any free one"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polyceptron.cli import options
-from polyceptron.cli.options import setting, with_shared_options
+from polyceptron.cli.inputs import build_estimators, with_shared_options
+from polyceptron.cli.options import ESTIMATOR, PROBLEM, setting
 from polyceptron.cli.output import Output, collect
 from polyceptron.cli.tables import describe_teacher
 from polyceptron.errors import InvalidInput
@@ -43,27 +44,69 @@ SPLIT_COLUMNS = (
     "coverage_spread",
     "size_without_calibration",
 )
+SETS = "Prediction sets"
 
 
 @with_shared_options("plot")
 def sets(
     *,
-    alpha: str | None = setting(None, "n/d: 0.5,1,2 or start:stop:count[:log].", "--alpha", "-a"),
+    alpha: str | None = setting(
+        None,
+        "Samples per dimension, α = n/d: a list such as 0.5,1,2 or a range start:stop:count. Add "
+        ":log for logarithmic spacing: 0.1:100:20:log.",
+        *("--alpha", "-a"),
+        metavar="LIST",
+        panel=PROBLEM,
+    ),
+    samples: int | None = setting(
+        None,
+        "Number of samples that you have, for example 2000: find their best split into training "
+        "and calibration. It replaces --alpha and needs --dimension.",
+        *("--samples", "-n"),
+        metavar="N",
+        panel=PROBLEM,
+    ),
+    dimension: int | None = setting(
+        None,
+        "Dimension d of the inputs, with --samples.",
+        *("--dimension", "-d"),
+        metavar="D",
+        panel=PROBLEM,
+    ),
     teacher: AnyTeacher,
-    estimator: options.Estimators = [],
+    coverage: float = setting(
+        0.9, "Share of the samples whose label is in their set.", metavar="NUMBER", panel=SETS
+    ),
+    score: str = setting(
+        "probability",
+        "Number that decides which classes are in a set: probability or adaptive.",
+        metavar="NAME",
+        panel=SETS,
+    ),
+    calibration: int | None = setting(
+        None,
+        "Number of calibration samples that set the threshold, for example 500. The size and the "
+        "coverage of the sets then have a spread.",
+        metavar="N",
+        show_default="a threshold without error",
+        panel=SETS,
+    ),
+    estimator: list[str] = setting(
+        [],
+        "Estimator: {estimators}. Repeat the option to compare several.",
+        *("--estimator", "-e"),
+        metavar="NAME",
+        show_default="cross-entropy",
+        panel=ESTIMATOR,
+    ),
+    ridge: options.Ridges = [],
+    penalty: options.Penalties = [],
     intercept: options.Intercept = False,
     class_weight: options.ClassWeight = None,
-    ridge: list[str] = setting([], "A number (default: 0.1), a list, 0, or optimal; repeatable."),
-    penalty: options.Penalties = [],
-    coverage: float = setting(0.9, "Share of the samples whose label is in the set."),
-    score: str = setting("probability", "What decides: probability, or adaptive."),
-    calibration: int | None = setting(None, "Spread with a threshold set by so many samples."),
-    samples: int | None = setting(None, "Or the best split of n samples.", "--samples", "-n"),
-    dimension: int | None = setting(None, "d, with --samples.", "--dimension", "-d"),
     tol: options.Tolerance = None,
     output: Output,
 ) -> None:
-    """Prediction sets: how many classes are named so that the true one is among them.
+    """Find how many classes a prediction set needs so that the true class is among them.
 
     Examples: polyceptron sets -k 10 --noise softmax:3 -a 1,3,10 -e bayes -e cross-entropy
 
@@ -72,18 +115,20 @@ def sets(
     names = estimator
     if not names:
         names = ["cross-entropy"]
-    students = options.build_estimators(names, ridge, penalty, intercept, class_weight)
+    students = build_estimators(names, ridge, penalty, intercept, class_weight)
     title = f"{describe_teacher(teacher)}, coverage {coverage:g}, {score} sets"
     if samples is not None:
         if alpha is not None or calibration is not None:
-            raise InvalidInput("--samples decides alpha and calibration: give neither with it")
+            raise InvalidInput(
+                "--samples sets alpha and calibration: leave out --alpha and --calibration"
+            )
         if dimension is None:
-            raise InvalidInput("--samples needs --dimension: alpha is n/d")
+            raise InvalidInput("--samples needs --dimension, since α = n/d")
         rows = _split_rows(teacher, students, samples, dimension, coverage, score)
         output(rows, SPLIT_COLUMNS, title=f"{title}, n = {samples}, d = {dimension}")
         return
     if alpha is None:
-        raise InvalidInput("--alpha is missing: at which n/d?")
+        raise InvalidInput("give --alpha, the samples per dimension, or --samples with --dimension")
     alphas = parse_numbers(alpha, "--alpha")
     rows = _rows_of_sets(teacher, students, alphas, (coverage, score, tol), calibration)
     output(rows, SET_COLUMNS, optional=OPTIONAL_SET_COLUMNS, title=title)

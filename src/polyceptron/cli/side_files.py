@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-from polyceptron.cli.options import option
+from polyceptron.cli.options import RESULT, option
 from polyceptron.errors import InvalidInput
 
 DEFAULT_WEIGHTS = Path("weights.npy")
@@ -22,8 +22,10 @@ MARKS = {
 MARK_BYTES = 4096  # where a mark is looked for: so many at the begin, so many at the end
 COMPUTED_FILE = re.compile(r"\w+-[0-9a-f]{16}\.json")  # a computation kept by `figures`
 
-_OVERWRITE = "Replace files of names you did not give, also those polyceptron did not make."
-Overwrite = Annotated[bool, option(_OVERWRITE, "--overwrite")]
+_OVERWRITE = (
+    "Replace existing files whose names you did not give, even if polyceptron did not write them."
+)
+Overwrite = Annotated[bool, option(_OVERWRITE, "--overwrite", panel=RESULT)]
 
 
 def report_beside(path: Path) -> Path:
@@ -42,7 +44,7 @@ def check_unnamed(path: Path, overwrite: bool, *, ours: bool | None = None) -> N
         ours = _has_mark(path)
     if not ours:
         raise InvalidInput(
-            f"cannot write {str(path)!r}: it exists and polyceptron did not make it: move it, "
+            f"cannot write {str(path)!r}: it exists and polyceptron did not make it. Move it, "
             "choose another name, or give --overwrite"
         )
 

@@ -1,7 +1,7 @@
 """Rows as text: tables that fit the terminal, JSON, and the words for titles.
 
-A table leaves out columns rather than digits: every number in it is whole, and what the terminal
-has no room for is named below the table (--json and --csv have every column).
+A table that is too wide for the terminal leaves out whole columns, never digits, and names them
+below (--json and --csv have every column).
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ GAP = "  "  # between two columns
 HEADERS = {  # of columns whose own names are too long, or not what people say
     "generalisation_error": "error",
     "theory_generalisation_error": "theory error",
-    "uncertainty": "±",
-    "alpha_uncertainty": "±",
+    "uncertainty": "± 99 %",  # holds in 99 of 100 cases
+    "alpha_uncertainty": "± 99 %",
+    "generalisation_error_standard_error": "std. error",
     "training_error": "train error",
     "training_loss": "train loss",
     "calibration_error": "calibration",
@@ -127,7 +128,7 @@ def print_table(
     title : str, optional
         Stands above the table.
     optional : sequence of str
-        Columns that may be left out for want of room, the first of them first.
+        Columns that may be left out where the table is too wide, the first of them first.
     below : str, optional
         A column of sentences; each is printed under its row.
     """
@@ -147,7 +148,7 @@ def print_table(
             typer.echo(sentences.fill(str(row[below])))
     if table.left_out:
         names = ", ".join(header(column) for column in table.left_out)
-        echo(f"not shown for want of room: {names} (--json has every column)")
+        echo(f"too wide for the table: {names} (--json prints every column)")
 
 
 def echo(text: str) -> None:
@@ -160,16 +161,24 @@ def header(column: str) -> str:
     return shown_as(HEADERS.get(column, column.replace("_", " ")))
 
 
-def format_value(value: Any, column: str = "") -> str:
-    """Return a cell: two digits of an uncertainty, four of a training sample's number, else six.
+def uncertainty_column(column: str) -> str:
+    """Return the column that has the uncertainty of the numbers in `column`."""
+    if column == "generalisation_error":
+        return "uncertainty"
+    return f"{column}_uncertainty"
 
-    An absent number, None or NaN, is an empty cell.
+
+def format_value(value: Any, column: str = "") -> str:
+    """Return the text of a cell, which is empty for an absent number (None or NaN).
+
+    An uncertainty or a standard error has two digits, a number measured on training samples four,
+    any other number six.
     """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if not isinstance(value, float):
         return str(value)
-    if "uncertainty" in column:
+    if "uncertainty" in column or "standard_error" in column:
         return f"{value:.1e}"
     if "training" in column:
         return f"{value:.4g}"

@@ -6,14 +6,17 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from polyceptron.cli import options
-from polyceptron.cli.options import UNEQUAL_CLASSES, setting, with_shared_options
+from polyceptron.cli.inputs import UNEQUAL_CLASSES, build_estimators, with_shared_options
+from polyceptron.cli.options import ESTIMATOR, PROBLEM, RESULT, setting
 from polyceptron.cli.output import Collected, Output, collect
 from polyceptron.cli.tables import (
     describe_row,
     describe_teacher,
     echo,
     format_value,
+    header,
     print_table,
+    uncertainty_column,
 )
 from polyceptron.errors import InvalidInput
 from polyceptron.number_lists import Ends, parse_numbers, parse_range
@@ -69,16 +72,27 @@ def curve(
     alpha: options.CurveAlpha,
     teacher: AnyTeacher,
     estimator: options.Estimators = [],
+    ridge: options.Ridges = [],
+    penalty: options.Penalties = [],
     intercept: options.Intercept = False,
     class_weight: options.ClassWeight = None,
-    ridge: list[str] = setting([], "A number (default: 0.1), a list, 0, or optimal; repeatable."),
-    penalty: options.Penalties = [],
-    branch: str = setting("optimal", "Branch of bayes: optimal, amp, informed, unstable, all."),
-    scores: bool = setting(False, "Test loss, Brier score, calibration error.", "--scores"),
+    branch: str = setting(
+        "optimal",
+        "Branch of the Bayes-optimal theory: optimal (the lowest error that is possible), amp (the "
+        "error that message passing reaches), informed, unstable, or all.",
+        metavar="NAME",
+        panel=ESTIMATOR,
+    ),
+    scores: bool = setting(
+        False,
+        "Compute the test loss, the Brier score and the calibration error too.",
+        "--scores",
+        panel=RESULT,
+    ),
     tol: options.Tolerance = None,
     output: Output,
 ) -> None:
-    """Learning curve: the exact error of one or several estimators against α = n/d.
+    """Compute the exact error of one or several estimators against α = n/d.
 
     Example: polyceptron curve -k 3 -a 0.5:5:10 -e bayes -e cross-entropy
     """
@@ -91,8 +105,9 @@ def curve(
         alphas = check_alphas(parse_numbers(alpha, "--alpha"))
     names = estimator
     if not names:
-        names = [_default_estimator(teacher, fits_more=intercept or class_weight is not None)]
-    estimators = options.build_estimators(names, ridge, penalty, intercept, class_weight)
+        asks_for_a_fit = bool(ridge or penalty or intercept or class_weight)
+        names = [default_estimator(teacher, asks_for_a_fit)]
+    estimators = build_estimators(names, ridge, penalty, intercept, class_weight)
     request: dict[str, Any] = {"branch": branch, "tol": tol, "scores": scores}
     if ends is not None or (output.plot is not None and min(alphas) < max(alphas)):
         collected = _smooth_curves(teacher, estimators, alphas, ends, request)
@@ -111,12 +126,13 @@ def curve(
     collected.exit_if_stopped()
 
 
-def _default_estimator(teacher: AnyTeacher, *, fits_more: bool) -> str:
-    """Return the Bayes-optimal rule where its theory answers, else cross-entropy.
+def default_estimator(teacher: AnyTeacher, asks_for_a_fit: bool) -> str:
+    """Return the Bayes-optimal estimator where its theory answers, else cross-entropy.
 
-    `fits_more` says that an intercept or class weights are asked for, which it does not have.
+    `asks_for_a_fit` says that a ridge, a penalty, an intercept or class weights are given, which
+    the Bayes-optimal estimator does not have.
     """
-    if teacher.symmetric and not fits_more:
+    if teacher.symmetric and not asks_for_a_fit:
         return "bayes"
     return "cross-entropy"
 
@@ -196,36 +212,55 @@ RIDGE_OPTIONAL = ("clean_error", "test_loss", "calibration_error")
 RIDGES_OF_A_LINE = 40  # points of each line in a picture, in addition to those asked for
 
 
+TARGET_COLUMNS = {
+    "error": "generalisation_error",
+    "balanced-error": "balanced_error",
+    "test-loss": "test_loss",
+    "calibration": "calibration_error",
+}
+
+
 @with_shared_options()
 def ridge(
     *,
     alpha: options.Alpha,
     teacher: AnyTeacher,
     estimator: options.OneEstimator = "cross-entropy",
+    ridges: str = setting(
+        "1e-4:10:40",
+        "Ridges λ to try: a list such as 0.01,0.1,1 or a range start:stop:count, which is "
+        "logarithmic.",
+        "--ridge",
+        metavar="LIST",
+        panel=ESTIMATOR,
+    ),
+    target: str = setting(
+        "error",
+        "Number that the best ridge makes smallest: error, test-loss, calibration, or "
+        "balanced-error. Each has its own best ridge.",
+        metavar="NAME",
+        panel=ESTIMATOR,
+    ),
     intercept: options.Intercept = False,
     class_weight: options.ClassWeight = None,
-    ridges: str = setting("1e-4:10:40", "λ: numbers or a range (log-spaced).", "--ridge"),
-    target: str = setting("error", "What is least: error, test-loss, calibration, balanced-error."),
     tol: options.Tolerance = None,
     output: Output,
 ) -> None:
-    """Error against the ridge, with the optimum of each α marked.
-
-    The best ridge for the test loss or the calibration is another one: see --target.
+    """Find the best ridge λ at each α, and compute the error at others beside it.
 
     Example: polyceptron ridge --classes 3 --alpha 2,5
     """
     from polyceptron.checks import check_alphas
     from polyceptron.questions.ridge import ridge_parts
 
-    (student,) = options.build_estimators([estimator], (), (), intercept, class_weight)
+    (student,) = build_estimators([estimator], (), (), intercept, class_weight)
     alphas = check_alphas(parse_numbers(alpha, "--alpha"))
     values = parse_numbers(ridges, "--ridge", log=True)
     n_drawn = 0
     if output.plot is not None:
         n_drawn = RIDGES_OF_A_LINE
     parts = ridge_parts(teacher, student, alphas, values, tol, target=target, drawn=n_drawn)
-    what = f"solving at {len(values)} ridges and the best one"
+    what = f"finding the best ridge, and solving at {len(values)} others"
     collected = collect(parts, len(alphas) * (1 + len(set(values))), what)
     drawn = sorted(collected.rows, key=lambda row: (row["alpha"], row["ridge"]))
     rows = [row for row in drawn if row["is_best"] or row["ridge"] in values]
@@ -237,16 +272,30 @@ def ridge(
     )
     try:
         output(rows, RIDGE_COLUMNS, optional=RIDGE_OPTIONAL, title=title)
+        if output.in_words:
+            _print_best_ridges(rows, target)
     finally:  # also where the reader of the rows has gone
         output.draw_ridges(drawn)
     collected.exit_if_stopped()
 
 
+def _print_best_ridges(rows: list[Row], target: str) -> None:
+    """Print one sentence for each α: its best ridge, and what that ridge achieves."""
+    column = TARGET_COLUMNS.get(target, "generalisation_error")
+    for row in rows:
+        if row["is_best"]:
+            value = f"{header(column)} {row[column]:.6g}"
+            uncertainty = row.get(uncertainty_column(column))
+            if uncertainty is not None:
+                value += f" ± {format_value(uncertainty, 'uncertainty')}"
+            echo(f"best λ = {row['ridge']:.6g} at α = {row['alpha']:g} ({value})")
+
+
 @with_shared_options(*UNEQUAL_CLASSES, "plot", prior="rademacher")
 def transitions(*, teacher: AnyTeacher, tol: options.Tolerance = None, output: Output) -> None:
-    """Phase transitions: where perfect learning becomes possible, and where it becomes easy.
+    """Find the phase transitions: the α at which perfect learning becomes possible, and then easy.
 
-    Of Rademacher weights, unless --prior names others: Gaussian ones have none.
+    Weights with few values, such as rademacher, have transitions; gaussian weights have none.
 
     Example: polyceptron transitions --classes 3
     """
@@ -267,13 +316,13 @@ def _print_transitions(found: Transitions, teacher: AnyTeacher) -> None:
         echo(f"{found.status}: {Status.INCONSISTENT.meaning}")
     if found.alpha_it is None or found.alpha_algo is None:
         if found.status != Status.INCONSISTENT:
-            echo(f"none: with {title} the error decays smoothly{_cure_for_none(teacher)}")
+            echo(f"no transition: the error of {title} falls smoothly{_cure_for_none(teacher)}")
         return
-    possible = "the best error jumps down"
-    easy = "and message passing gets there"
+    possible = "the lowest possible error jumps down"
+    easy = "message passing reaches it"
     if teacher.noise.noiseless:
-        possible = "perfect learning possible"
-        easy = "and easy (message passing does it)"
+        possible = "perfect learning becomes possible"
+        easy = "message passing learns perfectly"
     rows = [
         {
             "transition": "alpha_IT",
@@ -296,7 +345,7 @@ def _cure_for_none(teacher: AnyTeacher) -> str:
     """Return which weights have transitions, if these have none because they are continuous."""
     if teacher.prior.support is not None:
         return ""
-    return "; weights of few values, as --prior rademacher, have transitions"
+    return "; weights with few values, such as --prior rademacher, have transitions"
 
 
 @with_shared_options("prior", "plot")
@@ -307,9 +356,10 @@ def separability(
     tol: options.Tolerance = None,
     output: Output,
 ) -> None:
-    """Separability: the α_s below which noisy labels, or Gaussian classes, can be separated.
+    """Find α_s: below it a linear rule separates the training samples perfectly.
 
-    Below it a ridge of 0 means max-margin, above it the maximum-likelihood estimate exists.
+    Below α_s a fit without a ridge tends to max-margin; above it the maximum-likelihood estimate
+    exists. Labels need noise for that, or come from overlapping Gaussian clusters (--mixture).
 
     Example: polyceptron separability --classes 3 --noise softmax:2
     """
@@ -320,32 +370,42 @@ def separability(
     if not output.in_words:
         output([found.as_dict()])
     elif math.isinf(found.alpha_s):
-        echo("alpha_s is infinite: labels without noise can be separated at every alpha")
+        echo("alpha_s is infinite: a linear rule separates noiseless labels at every alpha")
     else:
         spread = format_value(found.alpha_s_uncertainty, "uncertainty")
         words = describe_row({**teacher.columns, "prior": None, "intercept": intercept})
-        echo(f"{words}: alpha_s = {found.alpha_s:.7g} ± {spread} ({found.status})")
+        echo(f"{words}: alpha_s = {found.alpha_s:.7g} ± {spread}, 99 % ({found.status})")
 
 
 @with_shared_options("plot")
 def asymptotics(
     *,
     teacher: AnyTeacher,
-    estimator: options.OneEstimator = "bayes",
-    intercept: options.Intercept = False,
-    class_weight: options.ClassWeight = None,
+    estimator: options.EstimatorOrDefault = None,
     ridge: options.OneRidge = None,
     penalty: options.OnePenalty = None,
-    alpha_max: float | None = setting(None, "Largest α (1e6 for k <= 3, else 1e4)."),
+    intercept: options.Intercept = False,
+    class_weight: options.ClassWeight = None,
+    alpha_max: float | None = setting(
+        None,
+        "Largest α to solve at, for example 1e5.",
+        metavar="NUMBER",
+        show_default="1e6 for k up to 3, else 1e4",
+        panel=RESULT,
+    ),
     output: Output,
 ) -> None:
-    """The decay of the error at large α: exponent and constant, with uncertainties.
+    """Measure how the error decays at large α: error ≈ floor + constant · α^(−exponent).
 
     Example: polyceptron asymptotics --classes 3 --estimator cross-entropy --ridge 0
     """
     from polyceptron.questions.asymptotics import asymptotics as find_asymptotics
 
-    students = options.build_estimators([estimator], ridge, penalty, intercept, class_weight)
+    name = estimator
+    if name is None:
+        asks_for_a_fit = bool(ridge or penalty or intercept or class_weight)
+        name = default_estimator(teacher, asks_for_a_fit)
+    students = build_estimators([name], ridge, penalty, intercept, class_weight)
     if len(students) > 1:
         given = " and ".join(text for text in (ridge, penalty) if text)
         raise InvalidInput(f"give one ridge or one penalty, got {given}")
@@ -425,46 +485,83 @@ REACHED = (
 @with_shared_options("plot")
 def plan(
     *,
-    error: float | None = setting(None, "The generalisation error to reach."),
-    samples: int | None = setting(None, "Or the error that n samples give.", "--samples", "-n"),
-    dimension: int | None = setting(None, "d, to turn α into n = αd.", "--dimension", "-d"),
+    error: float | None = setting(
+        None, "Generalisation error to reach, for example 0.1.", metavar="NUMBER", panel=PROBLEM
+    ),
+    samples: int | None = setting(
+        None,
+        "Number of samples that you have, for example 5000. It replaces --error and needs "
+        "--dimension.",
+        *("--samples", "-n"),
+        metavar="N",
+        panel=PROBLEM,
+    ),
+    dimension: int | None = setting(
+        None,
+        "Dimension d of the inputs, for example 1000. It turns α into n = αd.",
+        *("--dimension", "-d"),
+        metavar="D",
+        panel=PROBLEM,
+    ),
     teacher: AnyTeacher,
-    estimator: options.Estimators = [],
+    estimator: list[str] = setting(
+        [],
+        "Estimator: {estimators}. Repeat the option to compare several.",
+        *("--estimator", "-e"),
+        metavar="NAME",
+        show_default="bayes, cross-entropy, square and max-margin",
+        panel=ESTIMATOR,
+    ),
+    ridge: str | None = setting(
+        None,
+        "Ridge λ: a number such as 0.5, or optimal for the best one.",
+        metavar="NUMBER",
+        show_default="optimal",
+        panel=ESTIMATOR,
+    ),
+    penalty: options.OnePenalty = None,
     intercept: options.Intercept = False,
     class_weight: options.ClassWeight = None,
-    ridge: options.OneRidge = None,
-    penalty: options.OnePenalty = None,
     output: Output,
 ) -> None:
-    """How much data reaches a given error, per estimator; or which error given data reach.
+    """Find how many samples each estimator needs for an error, or the error that n samples give.
 
-    Where the best error jumps over the target, the α at which it is possible (branch optimal) and
-    the α at which message passing gets there (branch amp) both have a row.
+    The estimators are compared at their best ridge, unless --ridge or --penalty is given.
+
+    The lowest possible error may jump past the error to reach. Then the estimator bayes has two
+    rows: the α at which the error is possible (branch optimal), and the α at which message passing
+    reaches it (branch amp).
 
     Examples: polyceptron plan --classes 3 --error 0.1 --dimension 1000
 
     polyceptron plan --classes 3 --samples 5000 --dimension 1000
 
-    polyceptron plan --mixture --shares 0.9,0.1 --separation 2 --intercept --error 0.1
+    polyceptron plan --mixture --shares 0.9,0.1 --separation 2 --intercept --error 0.06
     """
     names = estimator
     if not names:
         names = _compared_estimators(fits_more=intercept or class_weight is not None)
-    students = options.build_estimators(names, ridge, penalty, intercept, class_weight)
+    students = build_estimators(
+        names, ridge, penalty, intercept, class_weight, default_ridge="optimal"
+    )
     problem = describe_teacher(teacher, class_weight=class_weight, intercept=intercept)
+    if any(student.columns.get("ridge") == "optimal" for student in students):
+        problem += ", best ridge"
     if error is not None and samples is not None:
         raise InvalidInput("give either --error, or --samples with --dimension, not both")
     if error is not None:
-        title = f"{problem}: the data for an error of {error:g}"
+        title = f"{problem}: samples needed for an error of {error:g}"
         if dimension is not None:
             title += f", d = {dimension}"
         rows = _rows_of_needed_data(teacher, students, error, dimension)
         output(rows, NEEDED, optional=("status",), title=title)
         return
     if samples is None:
-        raise InvalidInput("--error is missing: which error is to be reached?")
+        raise InvalidInput(
+            "give --error, the error to reach, or --samples and --dimension, the data that you have"
+        )
     if dimension is None:
-        raise InvalidInput("--samples needs --dimension: alpha is n/d")
+        raise InvalidInput("--samples needs --dimension, since α = n/d")
     rows = _rows_of_errors(teacher, students, samples, dimension)
     title = f"{problem}, n = {samples}, d = {dimension}: the error at α = {samples / dimension:g}"
     output(rows, REACHED, optional=("clean_error",), title=title)

@@ -4,13 +4,13 @@ A line is broken where the theory jumps, symbols are hollow where runs had not c
 make a line, and its names, is found in `series`.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from polyceptron.pictures import parts as pic
 from polyceptron.pictures.series import (
@@ -23,6 +23,9 @@ from polyceptron.pictures.series import (
 from polyceptron.pictures.tables import check_column, fact, problem_words, text
 from polyceptron.problem import BayesOptimal
 from polyceptron.rows import Status, error_column
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Rows = Sequence[Mapping[Any, Any]]
 Look = dict[str, Any]  # fields of a trace

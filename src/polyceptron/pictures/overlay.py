@@ -7,14 +7,15 @@ anew, so that colours stay apart and the legend names whatever differs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from polyceptron.pictures import matplotlib_figure as mpl
 from polyceptron.pictures import parts as pic
 from polyceptron.pictures.curves import curves_panel, curves_picture
 from polyceptron.pictures.tables import problem_words
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ATTRIBUTE = "_polyceptron"  # of the axes: what was drawn goes when they go
 SIZE_OF_TITLE = 7  # points
@@ -34,6 +35,8 @@ class DrawnTables:
 
     def together(self) -> pd.DataFrame:
         """Return all tables as one, with a column `table` of their places."""
+        import pandas as pd
+
         numbered = [table.assign(table=i) for i, table in enumerate(self.tables)]
         return pd.concat(numbered).reset_index(drop=True)
 

@@ -10,11 +10,12 @@ Columns are found in the table, not listed here: every column of words that take
 tells lines apart, so that what a user adds is told apart too.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from polyceptron.errors import InvalidInput
 from polyceptron.pictures import parts as pic
@@ -28,6 +29,9 @@ from polyceptron.pictures.tables import (
     text,
 )
 from polyceptron.rows import PLACES, average_instances, kind_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BEST = "best *λ*"
 TRANSITIONS = ("alpha_IT", "alpha_algo")  # branches of rows that hold a transition

@@ -1,16 +1,19 @@
 """Tables of results as pictures read them: from a file, some of the rows, and their words."""
 
+from __future__ import annotations
+
 from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_readable
 from polyceptron.pictures.parts import missing
 from polyceptron.rows import PLACES
 from polyceptron.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Row = dict[Hashable, Any]
 SQLITE_HEADER = b"SQLite format 3\x00"
@@ -62,6 +65,8 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 
 def _read_by_header(path: str | Path) -> pd.DataFrame:
+    import pandas as pd
+
     with open(path, "rb") as file:
         start = file.read(len(SQLITE_HEADER))
     if start == SQLITE_HEADER:

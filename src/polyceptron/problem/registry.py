@@ -57,6 +57,8 @@ class Entry(Generic[T]):
         Makes the member from what stands behind its name, brackets included.
     brackets : str
         What stands in the brackets, in words.
+    written : str
+        An example of how it is written, where words for its numbers would not explain it.
     plain : bool
         Whether a comparison that names no members takes it.
     """
@@ -69,11 +71,14 @@ class Entry(Generic[T]):
     label: str = ""
     read: Callable[[str], T] | None = None
     brackets: str = ""
+    written: str = ""
     plain: bool = True
 
     @property
     def form(self) -> str:
         """The way it is written: gaussian:VARIANCE, finite[value:probability;...]."""
+        if self.written:
+            return self.written
         if self.brackets:
             return f"{self.name}[{self.brackets}]"
         return self.name + "".join(f":{word.upper()}" for word in self.parameters)

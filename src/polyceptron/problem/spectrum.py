@@ -464,8 +464,9 @@ FEATURES.add(
         "levels",
         "eigenvalue S of a fraction F, signal T",
         lambda: _read_levels(":4x0.2,0.25x0.8"),
-        ("sxf[@t],...",),
+        ("variances x shares",),
         label="two levels",
+        written="levels:4x0.1,0.67x0.9",
         read=_read_levels,
     ),
     Entry(

@@ -2,16 +2,17 @@
 
 `learning_curve` computes the theory's rows (`curve_rows` at given α, `drawn_curve` on a range) and
 wraps them in a `LearningCurve`, which shows itself as a short table (`curve_text`): what all rows
-share in a line, then what differs.
+share in a line, then what differs. pandas is imported when the table is asked for, since its import
+takes longer than a curve.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any, Self
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, Self
 
 from polyceptron.errors import InvalidInput
 from polyceptron.number_lists import parse_numbers, parse_range
@@ -23,8 +24,11 @@ from polyceptron.pictures.tables import problem_words, read_table
 from polyceptron.problem.populations import AnyTeacher, check_population
 from polyceptron.questions.curve_rows import curve_rows
 from polyceptron.questions.drawn_curve import drawn_rows
-from polyceptron.rows import Row, average_instances, frame
+from polyceptron.rows import Row, average_instances, error_column, frame
 from polyceptron.students import Student, student_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ERROR = "generalisation_error"
 N_ROWS_SHOWN = 12
@@ -39,6 +43,8 @@ COLUMNS_OF_THE_PROBLEM = (
     "branch",
     "dimension",
 )
+# An uncertainty of the theory holds in 99 of 100 cases; a mean over runs has a standard error.
+HEADERS_OF_ERRORS = {"uncertainty": "± 99 %", error_column(ERROR): "std. error"}
 COLUMNS_OF_THE_STUDENT = ("estimator", "ridge", "branch")
 DEFAULT_RANGE = "0:6"
 RANGE_BEYOND_LAST_JUMP = 1.4  # by default a curve goes on to so many times the α of its last jump
@@ -54,6 +60,8 @@ def curve_text(table: pd.DataFrame, *, html: bool = False) -> str:
     html : bool
         Whether the text is HTML, for a notebook.
     """
+    import pandas as pd
+
     means = average_instances(table)
     different = [
         name
@@ -63,8 +71,9 @@ def curve_text(table: pd.DataFrame, *, html: bool = False) -> str:
     shown = pd.DataFrame({name: means[name] for name in [*different, "alpha"] if name in means})
     if ERROR in means:
         shown["error"] = means[ERROR].map("{:.6g}".format)
-    if "uncertainty" in means:
-        shown["±"] = means["uncertainty"].map("{:.1e}".format)
+    for column, header in HEADERS_OF_ERRORS.items():
+        if column in means and means[column].notna().any():
+            shown[header] = means[column].map("{:.1e}".format, na_action="ignore").fillna("")
     if "status" in means and (means["status"] != "ok").any():
         shown["status"] = means["status"]
     head = _first_line(means, different)
@@ -78,10 +87,8 @@ def _first_line(means: pd.DataFrame, different: Sequence[str]) -> str:
     """Return what all rows share, and how many there are."""
     words = []
     for name in COLUMNS_OF_THE_STUDENT:
-        if name in means and name not in different and len(means) > 0:
-            value = means[name].iloc[0]
-            if pd.notna(value):
-                words.append(str(value))
+        if name in means and name not in different:
+            words += [str(value) for value in means[name].dropna().head(1)]
     problem = as_plain(problem_words(means))
     if problem:
         words.append(problem)
@@ -93,14 +100,18 @@ def _first_line(means: pd.DataFrame, different: Sequence[str]) -> str:
     return f"{', '.join(words)}: {count}"
 
 
-@dataclass(frozen=True, repr=False)
 class LearningCurve:
     """Rows of theory, of experiments or of both; `plot` draws them.
 
     Parameters
     ----------
+    rows : pandas.DataFrame or sequence of dict
+        A tidy table, or its rows: one for each α, estimator and instance.
+
+    Attributes
+    ----------
     frame : pandas.DataFrame
-        A tidy table, one row for each α, estimator and instance.
+        The tidy table.
 
     Examples
     --------
@@ -115,7 +126,15 @@ class LearningCurve:
     'black'
     """
 
-    frame: pd.DataFrame
+    def __init__(self, rows: pd.DataFrame | Sequence[Row]) -> None:
+        self._rows = rows
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """The tidy table."""
+        if isinstance(self._rows, Sequence):
+            return frame(self._rows)
+        return self._rows
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -181,7 +200,7 @@ def learning_curve(
     >>> import polyceptron as pc
     >>> print(pc.learning_curve(pc.Teacher(3), pc.BayesOptimal(), alpha=[1, 5]))
     bayes, optimal, k = 3, gaussian weights: 2 points
-     alpha    error       ±
+     alpha    error  ± 99 %
        1.0  0.39051 ...
        5.0  0.15415 ...
     """
@@ -191,7 +210,7 @@ def learning_curve(
         estimators = list(estimator)
     if not estimators:
         raise InvalidInput("at least one estimator is needed, for example BayesOptimal()")
-    students = [student_of(each) for each in estimators]
+    students = [student_of(given) for given in estimators]
     if alpha is None:
         alpha = _default_range(teacher, students)
     ends = None
@@ -207,7 +226,7 @@ def learning_curve(
         else:
             low, high, log = ends
             rows += drawn_rows(teacher, student, low, high, log=log, **asked)
-    return LearningCurve(frame(rows))
+    return LearningCurve(rows)
 
 
 def _default_range(teacher: AnyTeacher, students: Sequence[Student]) -> str:

@@ -208,7 +208,7 @@ def _measured_rows(
             **columns_of_ridge,
             n_samples=int(n),
             generalisation_error=float(errors.mean()),
-            uncertainty=float(standard_error),
+            generalisation_error_standard_error=float(standard_error),
             training_error=float(np.nanmean(training)),
             status=status,
         )

@@ -30,7 +30,7 @@ def test_json_rows_then_a_summary_then_theory() -> None:
     assert len({row["seed"] for row in runs}) == 3
     mean = sum(row["generalisation_error"] for row in runs) / 3
     assert summary["generalisation_error"] == pytest.approx(mean)
-    assert summary["uncertainty"] > 0
+    assert summary["generalisation_error_standard_error"] > 0
     assert summary["theory_generalisation_error"] == theory["generalisation_error"]
     assert abs(mean - theory["generalisation_error"]) < 0.1
 
@@ -42,7 +42,7 @@ def test_the_same_seed_gives_the_same_rows_and_another_does_not() -> None:
 
 def test_csv_has_every_row(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
-    call("--runs", "2", "--variances", "full", "--csv", str(path))
+    call("--runs", "2", "--amp-variances", "full", "--csv", str(path))
     frame = pd.read_csv(path)
     assert list(frame.source) == ["amp", "amp", "amp-summary", "theory"]
     assert frame.q.notna().all()
@@ -75,7 +75,7 @@ def test_the_table_fits_a_terminal() -> None:
         (["--dimension", "0"], "dimension"),
         (["--runs", "0"], "runs"),
         (["--prior", "cauchy"], "unknown prior"),
-        (["--variances", "none"], "variances"),
+        (["--amp-variances", "none"], "variances"),
         (["--start", "warm"], "start"),
         (["--precision", "half"], "precision"),
         (["--model", "forest"], "unknown model"),

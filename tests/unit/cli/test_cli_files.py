@@ -122,7 +122,7 @@ def test_bad_files_are_a_sentence_and_nothing_is_written(folder):
     assert "one label for each of the 300" in refused("fit", *FILES[:3], "short.npy")
     both = refused("fit", "--data", "a.npy", "--labels", "b.npy")
     assert "the samples 'a.npy' and the labels 'b.npy': there is no such file" in both
-    assert "--data and --labels go together" in refused("amp", "--labels", "y.npy")
+    assert "give both --data, the file of the samples" in refused("amp", "--labels", "y.npy")
     assert "does not exist" in refused("fit", *FILES, "--out", "a/b.npy")
     assert "written as .npy" in refused("fit", *FILES, "--out", "w.txt")
     assert "--cluster reads .zarr or .parquet" in refused("fit", *FILES, "--cluster", "tcp://x:1")

@@ -96,7 +96,7 @@ def test_what_has_no_room_is_named_and_not_cut(capsys):
     assert "0.25" in shown
     assert "0.123457" in shown  # leaving out the note is enough
     assert "x" * 10 not in shown
-    assert "not shown for want of room: note" in shown
+    assert "too wide for the table: note" in shown
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_samples_and_error_are_inverse_questions():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("plan",), "--error is missing"),
+        (("plan",), "give --error, the error to reach, or --samples and --dimension"),
         (("plan", "--samples", "10"), "--samples needs --dimension"),
         (("plan", "--samples", "10", "-d", "5", "--error", "0.1"), "not both"),
         (("plan", "--samples", "0", "-d", "5"), "samples must be a whole number"),
@@ -177,7 +177,7 @@ def test_samples_and_error_are_inverse_questions():
         (("transitions", "-k", "3", "--noise", "flips"), "must be written flips:RATE"),
         (("amp", "--noise", "softmax:inf"), "slope of a softmax teacher"),
         (("asymptotics", "-e", "square", "--ridge", "0.1,1"), "or one penalty, got 0.1,1$"),
-        (("separability", "--mixture", "--noise", "flips:0.1"), "no teacher, got --noise$"),
+        (("separability", "--mixture", "--noise", "flips:0.1"), "no teacher: leave out --noise$"),
         (("figures", "--profile", "slow"), "unknown profile 'slow'"),
     ],
 )

@@ -41,7 +41,7 @@ def test_the_report_of_a_table_leaves_a_json_of_the_same_name_alone(folder):
     assert ended.exit_code == 0, ended.output
     assert (folder / "t.json").read_text() == MINE
     assert json.loads((folder / "t.report.json").read_text("utf-8"))["numbers"]["n"] == 80
-    assert "numbers in t.report.json" in ended.stderr
+    assert "the numbers to t.report.json" in ended.stderr
 
 
 def test_the_report_of_a_fit_leaves_a_json_of_the_same_name_alone(folder):
@@ -72,7 +72,7 @@ def test_a_file_that_was_not_named_is_refused_before_any_work(folder, command, n
     error = call(*command).exception
     assert isinstance(error, pc.InvalidInput), error
     assert str(error) == (
-        f"cannot write {name!r}: it exists and polyceptron did not make it: move it, choose "
+        f"cannot write {name!r}: it exists and polyceptron did not make it. Move it, choose "
         "another name, or give --overwrite"
     )
     assert sorted(folder.rglob("*")) == before

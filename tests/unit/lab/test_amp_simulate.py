@@ -67,7 +67,7 @@ def test_the_summary_is_a_mean_with_its_standard_error() -> None:
     assert summary["not_converged"] == sum(row["status"] != "ok" for row in rows)
     assert summary["theory_q"] == theory["q"]
     (_, alone, _) = amp_rows(pc.Teacher(2), 1.0, 60, runs=1, seed=5, max_iter=12)
-    assert "uncertainty" not in alone
+    assert "generalisation_error_standard_error" not in alone
 
 
 def test_the_trace_begins_at_the_start_and_keeps_the_last_value() -> None:

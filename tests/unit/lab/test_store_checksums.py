@@ -140,7 +140,7 @@ def test_at_the_shell(path: Path, spec: Path, tmp_path: Path) -> None:
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 1 + 11
     code, _, err = shell("merge", path, "--into", tmp_path / "all.sqlite")
     assert code == 1
-    assert f"not copied, as changed after being written: 1 row ({key})" in err
+    assert f"they had been changed after they were written: 1 row ({key})" in err
     assert shell("results", tmp_path / "all.sqlite")[0] == 0
 
 

@@ -150,7 +150,7 @@ def test_ctrl_c_says_how_to_resume_and_resuming_completes(tmp_path: Path) -> Non
     with Store(path) as store:
         store.check()
         done = len(store)
-    assert stopped == f"stopped: {done} of 4000 rows are stored"
+    assert stopped == f"stopped with {done} of 4000 rows stored"
     again = shlex.split(resume.removeprefix("resume with: "))
     assert again == ["polyceptron", "sweep", *again[2:]]
     write(tmp_path, estimators='"square"', instances=1)  # a smaller grid: all of it is stored

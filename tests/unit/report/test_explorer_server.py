@@ -298,7 +298,7 @@ def test_the_port_and_the_host_are_checked() -> None:
         with pytest.raises(InvalidInput, match="in use"):
             listen(port)
     for host in ("192.0.2.7", "no such name", "\ud800", "a" * 300):
-        with pytest.raises(InvalidInput, match="no address or name of this machine"):
+        with pytest.raises(InvalidInput, match="is not an address or a name of this machine"):
             listen(0, host)
 
 

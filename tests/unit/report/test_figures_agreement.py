@@ -42,7 +42,7 @@ def table(
         "generalisation_error": runs.mean(0),
         "dimension": 10_000,
         "instances": instances,
-        "uncertainty": runs.std(0, ddof=1) / np.sqrt(instances),
+        "generalisation_error_standard_error": runs.std(0, ddof=1) / np.sqrt(instances),
     }
     return pd.concat([line, pd.DataFrame({"source": "erm", **common, **symbols})])
 

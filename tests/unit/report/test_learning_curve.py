@@ -139,7 +139,7 @@ def test_printed_and_in_html_it_says_alpha_and_error():
     curve = pc.learning_curve(pc.Teacher(3), pc.BayesOptimal(), alpha=np.linspace(0.1, 5, 200))
     lines = str(curve).splitlines()
     assert lines[0] == "bayes, optimal, k = 3, gaussian weights: 200 points"
-    assert lines[1].split() == ["alpha", "error", "±"]
+    assert lines[1].split() == ["alpha", "error", "±", "99", "%"]
     assert len(lines) < 20
     assert curve._repr_html_().count("<tr") < 20
     assert "<th>alpha</th>" in curve._repr_html_()

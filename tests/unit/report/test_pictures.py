@@ -186,7 +186,7 @@ def test_the_shell_draws_tables_together(tmp_path: Path, monkeypatch: pytest.Mon
     runs(ridge=1.0).to_csv(tmp_path / "runs.csv", index=False)
     monkeypatch.chdir(tmp_path)
     found = CliRunner().invoke(app, ["plot", "theory.csv", "runs.csv"])
-    assert (found.exit_code, found.stderr) == (0, "drawn in theory.pdf\n")
+    assert (found.exit_code, found.stderr) == (0, "drew theory.pdf\n")
     assert (tmp_path / "theory.pdf").read_bytes().startswith(b"%PDF")
     some = ["--where", "estimator=square", "--where", "ridge=1", "--out", "some.svg"]
     assert CliRunner().invoke(app, ["plot", "theory.csv", "runs.csv", *some]).exit_code == 0

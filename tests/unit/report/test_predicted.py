@@ -36,7 +36,7 @@ def test_on_gaussian_data_the_prediction_is_the_measurement():
         both = table.loc[alpha].set_index("source")
         gap = both.generalisation_error["measured"] - both.generalisation_error["theory"]
         # One teacher at d = 100: its own fluctuation comes on top of the folds'.
-        assert abs(gap) < 4 * both.uncertainty["measured"] + 0.02
+        assert abs(gap) < 4 * both.generalisation_error_standard_error["measured"] + 0.02
     assert curve.effective_dimension > 85
     assert curve.misfit < 0.1
     assert "far from" not in curve.assumption
@@ -92,7 +92,7 @@ def test_the_assumption_is_in_the_result_and_on_the_plot():
     (bars,) = axes.containers  # the spread over the folds is on the plot
     measured = curve.frame[curve.frame.source == "measured"]
     heights = [np.ptp(path.vertices[:, 1]) / 2 for path in bars[2][0].get_paths()]
-    assert np.allclose(heights, measured["uncertainty"])
+    assert np.allclose(heights, measured["generalisation_error_standard_error"])
     assert curve.assumption in repr(curve)
     assert "2 times the data (300 samples)" in repr(curve)
     assert "10 times the data (1500 samples)" in repr(curve)

@@ -219,8 +219,7 @@ def trajectory(alpha: float, dimension: int, runs: int, seed: int) -> list[Row]:
     measured = []
     for step in trace_rows(teacher, alpha, dimension, runs=runs, seed=seed, max_iter=STEPS):
         kept = {name: value for name, value in step.items() if "theory" not in name}
-        error = kept.pop("generalisation_error_standard_error", float("nan"))
-        measured.append(kept | row | {"instances": runs, "uncertainty": error})
+        measured.append(kept | row | {"instances": runs})
     return theory + measured
 
 
