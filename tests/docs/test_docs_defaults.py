@@ -14,6 +14,7 @@ from typer.main import get_command
 import polyceptron as pc
 from polyceptron.cli import app
 from polyceptron.cli.inputs import build_estimators, read_population
+from polyceptron.cli.theory_commands import default_estimator
 from polyceptron.lab.spec import SweepGrid, parse_spec
 from polyceptron.lab.tasks import grid_strengths
 from polyceptron.problem import make_teacher, plain_estimators
@@ -99,8 +100,10 @@ def test_every_command_takes_the_words_and_defaults_of_the_table() -> None:
     assert {value for name, value in own["--prior"] if name != "transitions"} == {"None"}
     assert ("transitions", "rademacher") in own["--prior"]
     estimators = dict(own["--estimator"])
-    assert estimators["curve"] == "[]"  # bayes, or cross-entropy for unequal classes
-    assert estimators["asymptotics"] == "bayes"
+    assert estimators["curve"] == "[]"  # that of default_estimator, in both
+    assert estimators["asymptotics"] == "None"
+    assert default_estimator(pc.Teacher(), asks_for_a_fit=False) == "bayes"
+    assert default_estimator(pc.Teacher(), asks_for_a_fit=True) == "cross-entropy"
     assert estimators["ridge"] == estimators["fit"] == "cross-entropy"
     assert inspect.signature(pc.asymptotics).parameters["estimator"].default == "bayes"
 

@@ -80,7 +80,7 @@ def test_the_table_fits_a_terminal() -> None:
         (["--precision", "half"], "precision"),
         (["--model", "forest"], "unknown model"),
         (["--csv", "/no/such/folder/x.csv"], "does not exist"),
-        (["--trace", "--alpha", "1,2"], "one alpha"),
+        (["--trace", "--alpha", "1,2"], "one value of --alpha"),
     ],
 )
 def test_wrong_input_is_one_sentence(arguments: list[str], message: str) -> None:

@@ -91,7 +91,7 @@ def test_shares_count_the_classes_and_weights_stand_in_the_title() -> None:
     ("words", "told"),
     [
         (("--shares", ".6,.3,.2"), "sum to 1"),
-        (("--separation", "2"), "give --mixture too"),
+        (("--separation", "2"), "--separation needs --mixture"),
         (("--mixture", "--separation", "2", "--noise", "flips:0.1"), "no teacher"),
         (("--mixture",), "gram, separation"),
         (("--shares", ".9,.1", "--class-weight", "0,1"), "positive"),
