@@ -125,7 +125,9 @@ def test_bad_files_are_a_sentence_and_nothing_is_written(folder):
     assert "give both --data, the file of the samples" in refused("amp", "--labels", "y.npy")
     assert "does not exist" in refused("fit", *FILES, "--out", "a/b.npy")
     assert "written as .npy" in refused("fit", *FILES, "--out", "w.txt")
-    assert "the workers of --cluster read .zarr or .parquet" in refused("fit", *FILES, "--cluster", "tcp://x:1")
+    assert "the workers of --cluster read .zarr or .parquet" in refused(
+        "fit", *FILES, "--cluster", "tcp://x:1"
+    )
 
 
 def test_control_c_before_there_are_weights_is_a_word_and_nothing_is_written(
