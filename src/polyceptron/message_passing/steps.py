@@ -48,7 +48,7 @@ from polyceptron.numerics import AnyArray, Array
 from polyceptron.problem.channels import Channel
 from polyceptron.problem.losses import Loss
 from polyceptron.problem.order import Belief
-from polyceptron.sides.matrix.fields import matrix_pull, matrix_stiffness
+from polyceptron.sides.matrix.proximal import matrix_pull, matrix_stiffness
 
 Student = Callable[[Any, Any, Any], tuple[Array, Array]]
 """Fields ω (n, k), labels (n,) and variance V to f (n, k) and −tr_⊥ ∂f (n,)."""

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polyceptron.checks import MAX_CLASSES
 from polyceptron.data.class_moments import (
@@ -24,9 +25,17 @@ from polyceptron.data.class_moments import (
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.problem import population as pop
+from polyceptron.rows import Row
 
 COVARIANCES = ("own", "pooled", "isotropic")  # of a twin
-LARGEST_FULL = 4000  # of k·d in the theory of full covariances: (k − 1)d rows are inverted
+# k·d in the theory of full covariances, where (k − 1)d rows are inverted.
+LARGEST_FULL = 4000
+# Of a Gram matrix, relative to the largest: below it a direction of the means is rounding.
+SMALLEST_EIGENVALUE = 1e-12
+# Fractions are divided by their sum where it misses 1 by more than rounding, and refused where it
+# misses it by more than digits left out by hand.
+ROUNDING_OF_SUM = 1e-12
+LARGEST_MISS_OF_SUM = 1e-6
 
 
 class Mixture(pop.Population):
@@ -84,38 +93,36 @@ class Mixture(pop.Population):
 
     def __init__(
         self,
-        shares: Any,
-        gram: Any = None,
-        separation: float | None = None,
-        means: Any = None,
-        variances: Any = None,
-        levels: Any = None,
-        covariances: Any = None,
+        shares: pop.Numbers,
+        gram: pop.Numbers | None = None,
+        separation: float | str | None = None,
+        means: pop.Numbers | None = None,
+        variances: float | pop.Numbers | None = None,
+        levels: pop.Numbers | None = None,
+        covariances: pop.Numbers | None = None,
     ) -> None:
         p = pop.check_shares(shares)
         k = len(p)
         if k > MAX_CLASSES:
             raise InvalidInput(f"a mixture has at most {MAX_CLASSES} classes, got {k}")
-        self.n_classes, self.shares = k, pop.as_rows(p)
-        self.gram, self.means = _centres(k, gram, separation, means)
-        if sum(x is not None for x in (variances, levels, covariances)) > 1:
+        if len(pop.given_of(variances=variances, levels=levels, covariances=covariances)) > 1:
             raise InvalidInput("give one of variances, levels and covariances")
-        self.covariances = None if covariances is None else _full(covariances, self.means, k)
+        self.n_classes = k
+        self.shares = pop.as_rows(p)
+        self.gram, self.means = _centres(k, gram, separation, means)
+        self.covariances: Array | None = None
+        if covariances is not None:
+            self.covariances = _full(covariances, self.means, k)
         if levels is not None:
             self.levels = _checked_levels(levels, k)
         else:
-            s = 1.0 if variances is None else variances
-            one = not isinstance(s, str) and np.ndim(s) == 0
-            s = pop.read_numbers([s] * k if one else s, "variances", (k,))
-            if (s <= 0).any():
-                raise InvalidInput(f"variances must be positive, got {variances!r}")
-            self.levels = ((1.0, *pop.as_rows(s), 1.0),)
+            self.levels = _level_of_variances(variances, k)
 
     @classmethod
     def from_data(
         cls, X: Any, y: Any, covariances: str = "own", shrink: float | str = "auto"
     ) -> Self:
-        """The Gaussian twin of a data set: the shares, means and covariances of its classes.
+        """Return the Gaussian twin of a data set: the shares, means and covariances of its classes.
 
         X (n, d) is an array, sparse matrix, file or Dask array, y (n,) has labels 0..k−1. The
         covariances are each class's own, one `pooled` for all, or `isotropic`, a variance for
@@ -132,7 +139,7 @@ class Mixture(pop.Population):
     def from_moments(
         cls, moments: ClassMoments, covariances: str = "own", shrink: float | str = "auto"
     ) -> Self:
-        """The mixture with these shares, means and covariances; see `from_data`."""
+        """Return the mixture with these shares, means and covariances; see `from_data`."""
         if covariances not in COVARIANCES:
             allowed = ", ".join(COVARIANCES)
             raise InvalidInput(f"covariances of a twin are {allowed}, got {covariances!r}")
@@ -145,7 +152,9 @@ class Mixture(pop.Population):
             return cls(
                 shares, means=means, variances=np.maximum(s, LEAST_VARIANCE * s.max() + 1e-300)
             )
-        used = moments if covariances == "own" else moments.pooled()
+        used = moments
+        if covariances == "pooled":
+            used = moments.pooled()
         if shrink == "auto":
             shrinkage = used.shrinkage()
         else:
@@ -154,17 +163,23 @@ class Mixture(pop.Population):
         return cls(shares, means=means, covariances=sigma)
 
     @cached_property
-    def columns(self) -> dict[str, Any]:  # type: ignore[override]
-        """What a row says of it; vectors and matrices in full stand there as their digest."""
-        columns = {"model": self.model, "n_classes": self.n_classes}
-        given: list[tuple[str, Any]] = [("shares", self.shares), ("gram", self.gram)]
+    def columns(self) -> Row:
+        """The columns that describe it; matrices in full stand there as their digest."""
+        columns: Row = {"model": self.model, "n_classes": self.n_classes}
+        columns |= pop.text_columns([("shares", self.shares), ("gram", self.gram)])
         if self.covariances is not None:
-            parts = np.concatenate([np.ravel(self.means), self.covariances.ravel()])  # type: ignore[arg-type]
-            digest = hashlib.sha256(parts.tobytes()).hexdigest()[:16]
-            return {**columns, **pop.text_columns(given), "features": f"covariances[{digest}]"}
-        if len(self.levels) == 1 and set(self.levels[0]) == {1.0}:
-            return {**columns, **pop.text_columns(given)}
-        return {**columns, **pop.text_columns([*given, ("levels", self.levels)])}
+            columns["features"] = f"covariances[{self._digest}]"
+        elif len(self.levels) > 1 or set(self.levels[0]) != {1.0}:
+            columns |= pop.text_columns([("levels", self.levels)])
+        return columns
+
+    @property
+    def _digest(self) -> str:
+        """A digest of means and covariances in full."""
+        assert self.means is not None
+        assert self.covariances is not None
+        numbers = np.concatenate([self.means.ravel(), self.covariances.ravel()])
+        return hashlib.sha256(numbers.tobytes()).hexdigest()[:16]
 
     def __repr__(self) -> str:
         words = [f"{n}={v!r}" for n, v in self.columns.items() if n not in ("model", "n_classes")]
@@ -173,21 +188,25 @@ class Mixture(pop.Population):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Mixture):
             return NotImplemented
-        return self.columns == other.columns and np.array_equal(self.means, other.means)  # type: ignore[arg-type]
+        if self.columns != other.columns:
+            return False
+        if self.means is None or other.means is None:
+            return self.means is other.means
+        return np.array_equal(self.means, other.means)
 
     def __hash__(self) -> int:
         return hash(tuple(self.columns.values()))
 
     @cached_property
-    def class_shares(self) -> Array:  # type: ignore[override]
+    def class_shares(self) -> Array:
         return np.array(self.shares)
 
     @property
-    def group_shares(self) -> Array:  # type: ignore[override]
+    def group_shares(self) -> Array:
         return self.class_shares
 
     @cached_property
-    def levels_of_features(self) -> pop.FeatureLevels | None:  # type: ignore[override]
+    def levels_of_features(self) -> pop.FeatureLevels | None:
         if self.covariances is not None:
             return None
         table = np.array(self.levels)
@@ -195,44 +214,50 @@ class Mixture(pop.Population):
         return pop.FeatureLevels(table[:, 0], table[:, 1:-1], gram, np.zeros(len(table)))
 
     @property
-    def full_features(self) -> tuple[Array, Array] | None:  # type: ignore[override]
+    def full_features(self) -> tuple[Array, Array] | None:
         if self.covariances is None or self.means is None:
             return None
         return self.means * math.sqrt(self.means.shape[1]), self.covariances
 
     def draw_means(self, rng: np.random.Generator, dimension: int) -> Array:
-        """μ (k, d) with the Gram matrix of each level to rounding, in random directions."""
-        k, d = self.n_classes, dimension
-        if self.means is not None:
-            if self.means.shape[1] != d:
-                raise InvalidInput(
-                    f"the means have dimension {self.means.shape[1]}, samples of {d} were asked for"
-                )
-            return np.asarray(self.means * math.sqrt(d))
-        values, vectors = np.linalg.eigh(np.array(self.gram))
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        root = root[:, values > 1e-12 * max(float(values[-1]), 1e-300)]  # (k, rank)
-        mu, start = np.zeros((k, d)), 0
-        for size, level in zip(self._sizes(d), self.levels, strict=True):
-            if level[-1] > 0 and root.shape[1]:
-                if size < root.shape[1]:
+        """Return μ (k, d) with the Gram matrix of each level to rounding, in random directions."""
+        if self.means is None:
+            return self._drawn_means(rng, dimension)
+        if self.means.shape[1] != dimension:
+            raise InvalidInput(
+                f"the means have dimension {self.means.shape[1]}, samples of {dimension} were "
+                "asked for"
+            )
+        return np.asarray(self.means * math.sqrt(dimension))
+
+    def _drawn_means(self, rng: np.random.Generator, dimension: int) -> Array:
+        """Return μ (k, d) in a random frame of each level that has a part of the Gram matrix."""
+        root = _thin_root(np.array(self.gram))
+        rank = root.shape[1]
+        mu = np.zeros((self.n_classes, dimension))
+        start = 0
+        for size, level in zip(self._sizes(dimension), self.levels, strict=True):
+            share_of_gram = level[-1]
+            if share_of_gram > 0 and rank > 0:
+                if size < rank:
                     raise InvalidInput(
-                        f"means of rank {root.shape[1]} need as many directions in each level, "
-                        f"got {size} of dimension {d}"
+                        f"means of rank {rank} need as many directions in each level, "
+                        f"got {size} of dimension {dimension}"
                     )
-                frame = np.linalg.qr(rng.standard_normal((size, root.shape[1])))[0]
-                mu[:, start : start + size] = math.sqrt(d * level[-1]) * root @ frame.T
+                frame = np.linalg.qr(rng.standard_normal((size, rank)))[0]
+                mu[:, start : start + size] = math.sqrt(dimension * share_of_gram) * root @ frame.T
             start += size
         return mu
 
     def deviations(self, dimension: int) -> Array:
-        """√s (k, d): standard deviations of the features in each class, levels in their order."""
-        return np.repeat(np.sqrt(np.array(self.levels)[:, 1:-1]), self._sizes(dimension), axis=0).T
+        """Return √s (k, d) of the features in each class, levels in their order."""
+        deviation = np.sqrt(np.array(self.levels)[:, 1:-1])
+        return np.repeat(deviation, self._sizes(dimension), axis=0).T
 
-    def draw(self, X: Array, rng: np.random.Generator) -> tuple[Any, Array]:
-        n, d = X.shape
+    def draw(self, X: Array, rng: np.random.Generator) -> tuple[NDArray[np.integer[Any]], Array]:
+        d = X.shape[1]
         mu = self.draw_means(rng, d)
-        y = rng.choice(self.n_classes, size=n, p=np.array(self.shares))
+        y = rng.choice(self.n_classes, size=len(X), p=np.array(self.shares))
         rng.standard_normal(out=X)
         if self.covariances is not None:
             for c, root in enumerate(np.linalg.cholesky(self.covariances)):
@@ -243,16 +268,28 @@ class Mixture(pop.Population):
         return y, mu.T
 
     def _sizes(self, dimension: int) -> list[int]:
-        """Directions of each level at dimension d."""
-        ends = np.round(np.cumsum([level[0] for level in self.levels]) * dimension).astype(int)
+        """Return the directions of each level at dimension d, (L,)."""
+        fractions = np.cumsum([level[0] for level in self.levels])
+        ends = np.round(fractions * dimension).astype(int)
         return np.diff(ends, prepend=0).tolist()
 
 
+def _thin_root(gram: Array) -> Array:
+    """Return B (k, rank) with BBᵀ = G (k, k)."""
+    values, vectors = np.linalg.eigh(gram)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    spanned = values > SMALLEST_EIGENVALUE * max(float(values[-1]), 1e-300)
+    return np.asarray(root[:, spanned])
+
+
 def _centres(
-    k: int, gram: Any, separation: Any, means: Any
-) -> tuple[tuple[tuple[float, ...], ...], Array | None]:
-    """The Gram matrix as rows, and the mean inputs where they were given."""
-    if sum(x is not None for x in (gram, separation, means)) != 1:
+    k: int,
+    gram: pop.Numbers | None,
+    separation: float | str | None,
+    means: pop.Numbers | None,
+) -> tuple[pop.Rows, Array | None]:
+    """Return the Gram matrix as rows, and the mean inputs where they were given."""
+    if len(pop.given_of(gram=gram, separation=separation, means=means)) != 1:
         raise InvalidInput("a mixture needs one of gram, separation and means")
     if means is not None:
         vectors = pop.read_numbers(means, "means", (k, -1))
@@ -266,31 +303,50 @@ def _centres(
     return pop.as_rows(pop.check_gram(gram, k)), None
 
 
-def _checked_levels(levels: Any, k: int) -> tuple[tuple[float, ...], ...]:
-    """Rows of fraction, k variances, fraction of the Gram matrix."""
+def _level_of_variances(variances: float | pop.Numbers | None, k: int) -> pop.Rows:
+    """Return one level of all directions, with a variance for each class, by default 1."""
+    if variances is None:
+        s = np.ones(k)
+    elif not isinstance(variances, str) and np.ndim(variances) == 0:
+        s = np.full(k, pop.read_numbers(variances, "variances", ()))
+    else:
+        s = pop.read_numbers(variances, "variances", (k,))
+    if (s <= 0).any():
+        raise InvalidInput(f"variances must be positive, got {variances!r}")
+    return ((1.0, *pop.as_rows(s), 1.0),)
+
+
+def _checked_levels(levels: pop.Numbers, k: int) -> pop.Rows:
+    """Return rows of a fraction, k variances and a fraction of the Gram matrix."""
     table = pop.read_numbers(levels, "levels", (-1, -1))
-    if table.shape[1] == k + 1:
+    if table.shape[1] == k + 1:  # means spread evenly
         table = np.concatenate([table, table[:, :1]], axis=1)
-    sums = table[:, [0, -1]].sum(0) if table.shape[1] == k + 2 else np.zeros(2)
-    if np.abs(sums - 1).max() > 1e-6 or (table < 0).any() or (table[:, :-1] <= 0).any():
+    fractions = table[:, [0, -1]]
+    off_one = np.abs(fractions.sum(0) - 1).max()
+    if table.shape[1] != k + 2 or off_one > LARGEST_MISS_OF_SUM or not _positive(table):
         raise InvalidInput(
             f"levels are rows of a fraction of the directions, {k} positive variances and a "
             f"fraction of the Gram matrix, fractions of sum 1; got {pop.numbers_text(table)}"
         )
-    if np.abs(sums - 1).max() > 1e-12:
-        table[:, [0, -1]] /= sums
+    if off_one > ROUNDING_OF_SUM:
+        table[:, [0, -1]] /= fractions.sum(0)
     return pop.as_rows(table)
 
 
-def _full(covariances: Any, means: Array | None, k: int) -> Array:
-    """Σ (k, d, d): symmetric, positive, and not too large."""
+def _positive(table: Array) -> bool:
+    """Return whether levels have positive fractions and variances; parts of the means may be 0."""
+    return bool((table[:, :-1] > 0).all() and (table[:, -1] >= 0).all())
+
+
+def _full(covariances: pop.Numbers, means: Array | None, k: int) -> Array:
+    """Return Σ (k, d, d): symmetric, positive, and not too large."""
     if means is None:
         raise InvalidInput("covariances in full need means as vectors")
     d = means.shape[1]
     check_full_size(k, d)
-    found = pop.read_numbers(covariances, "covariances", (k, d, d))
-    sigma = np.stack([pop.check_gram(each, d, "covariance of a class") for each in found])
-    if min(float(np.linalg.eigvalsh(each)[0]) for each in sigma) <= 0:
+    given = pop.read_numbers(covariances, "covariances", (k, d, d))
+    sigma = np.stack([pop.check_gram(own, d, "covariance of a class") for own in given])
+    if min(float(np.linalg.eigvalsh(own)[0]) for own in sigma) <= 0:
         raise InvalidInput("the covariance of a class must be positive, got an eigenvalue of 0")
     sigma.setflags(write=False)
     return sigma

@@ -15,15 +15,15 @@ from polyceptron.problem.teacher import make_teacher as make_teacher
 
 # A new population: its file, and its class here.
 POPULATIONS: dict[str, type[Population]] = {
-    one.model: one for one in (Teacher, Perceptron, Mixture)
+    kind.model: kind for kind in (Teacher, Perceptron, Mixture)
 }
 
 
 def make_population(model: str, n_classes: int | None = None, **columns: Any) -> Population:
-    """A population from the columns of a row; those that are None do not count.
+    """Return the population that the columns of a row describe; None stands for no column.
 
-    >>> one = Mixture((0.7, 0.3), separation=1.5, variances=(1, 2))
-    >>> make_population(**one.columns) == one
+    >>> mixture = Mixture((0.7, 0.3), separation=1.5, variances=(1, 2))
+    >>> make_population(**mixture.columns) == mixture
     True
     """
     if model not in POPULATIONS:
@@ -34,8 +34,8 @@ def make_population(model: str, n_classes: int | None = None, **columns: Any) ->
     return POPULATIONS[model].of_columns(n_classes, **given)
 
 
-def check_population(population: Any) -> None:
-    """A population, or an error message."""
+def check_population(population: object) -> None:
+    """Raise `InvalidInput` of what is no population."""
     if not isinstance(population, Population):
         raise InvalidInput(
             f"the teacher must be Teacher(n_classes), Perceptron() or Mixture(shares=…), got "

@@ -59,21 +59,21 @@ class _Rule(pop.Population):
         return self.noise.behind(self.features.hidden)
 
     @property
-    def label_channel(self) -> Channel:  # type: ignore[override]
+    def label_channel(self) -> Channel:
         return self.channel
 
     @property
-    def class_shares(self) -> Array:  # type: ignore[override]
+    def class_shares(self) -> Array:
         return np.full(self.n_classes, 1 / self.n_classes)
 
     @property
-    def levels_of_features(self) -> pop.FeatureLevels:  # type: ignore[override]
+    def levels_of_features(self) -> pop.FeatureLevels:
         f = self.features
         no_means = np.zeros((len(f.fraction), 1, 1))
         return pop.FeatureLevels(f.fraction, f.eigenvalues[:, None], no_means, f.signal)
 
     @property
-    def columns(self) -> dict[str, Any]:  # type: ignore[override]
+    def columns(self) -> dict[str, Any]:
         return {
             "model": self.model,
             "n_classes": self.n_classes,
@@ -206,7 +206,7 @@ class Teacher(_Rule):
         return np.eye(self.n_classes) if self.gram is None else np.array(self.gram)
 
     @cached_property
-    def class_shares(self) -> Array:  # type: ignore[override]
+    def class_shares(self) -> Array:
         if self.symmetric:
             return super().class_shares
         if self.shares is not None:
@@ -216,7 +216,7 @@ class Teacher(_Rule):
         return label_chances(self.channel, (self.offsets @ T)[None], C).Z[0]
 
     @property
-    def columns(self) -> dict[str, Any]:  # type: ignore[override]
+    def columns(self) -> dict[str, Any]:
         biases = None if self.shares is not None else self.biases  # each follows from the other
         given = [("biases", biases), ("shares", self.shares), ("gram", self.gram)]
         return {**super().columns, **pop.text_columns(given)}

@@ -36,11 +36,8 @@ from polyceptron.theory.decisions import (
     mean_cost,
     mean_cost_uncertainty,
 )
-from polyceptron.theory.erm.unequal_classes import (
-    PopulationPoint,
-    matrix_problem,
-    population_tolerance,
-)
+from polyceptron.theory.erm.population_point import PopulationPoint
+from polyceptron.theory.erm.unequal_classes import matrix_problem, population_tolerance
 
 # Ratios of the largest to the smallest weight within which a line is searched.
 WEIGHT_RATIOS = (1e-8, 1e8)

@@ -20,7 +20,8 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import uniform_replicates
 from polyceptron.problem.populations import Population, check_population
 from polyceptron.problem.specs import Estimator, as_erm
-from polyceptron.sides.scores import FieldsDistribution, drawn_chances, population_scores
+from polyceptron.sides.leading_nodes import drawn_chances
+from polyceptron.sides.scores import FieldsDistribution, population_scores
 from polyceptron.theory.decisions import (
     Costs,
     Decision,

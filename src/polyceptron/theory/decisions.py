@@ -20,7 +20,8 @@ from polyceptron.numerics import Array
 from polyceptron.problem.populations import Population
 from polyceptron.problem.specs import ERM
 from polyceptron.sides.scores import PopulationScores
-from polyceptron.theory.erm.unequal_classes import PopulationPoint, population_point
+from polyceptron.theory.erm.population_point import PopulationPoint
+from polyceptron.theory.erm.unequal_classes import population_point
 
 Costs = Array | Sequence[Sequence[float]]
 

@@ -81,7 +81,8 @@ class LinearFloor(ShortDisplay):
     `kind` is "least" where no linear rule errs less, and "upper bound" where the rule was searched
     for and a better one may exist: the least error is then at most `value + uncertainty`.
     `uncertainty` is that of the integration, plus the spread of the best minima that were found,
-    plus what the rule lost on directions on which it was not optimised.
+    plus what the rule lost on directions on which it was not optimised, plus the precision of a
+    local minimisation.
     `rule` (D + 1, k) is the rule of a search in the coordinates of `clusters_of`, the intercepts
     last; its fields may differ in scale by many decades, where the least error is a limit.
     """
@@ -221,9 +222,10 @@ def _searched(clusters: Clusters) -> LinearFloor:
     # A minimum on given directions is on average below the least error, and the error of the rule
     # found there is above it.
     optimism = abs(float(error.value) - refined[0].error)
+    # Where fields differ in scale by decades a line search may end before the minimum.
     return LinearFloor(
         float(error.value),
-        float(error.uncertainty) + spread + optimism,
+        float(error.uncertainty) + spread + optimism + PRECISION_OF_SEARCH,
         UPPER_BOUND,
         len(search.candidates),
         refined[0].rule,

@@ -9,14 +9,14 @@ margin is a value or one integral,
 
 A hard margin lifts every smaller one to it, an atom, and a loss with a kink some of them. With four
 classes or more fresh margins are a double integral, and training margins a weighted average over
-quasi-random points. Classes that are not alike: `populations/matrix_margins.py`.
+quasi-random points. Classes that are not alike: `matrix_margins.py`.
 """
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from polyceptron.checks import as_numbers, difference_basis
 from polyceptron.display import ShortDisplay
@@ -24,7 +24,8 @@ from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import panel_rule
 from polyceptron.problem.order import ScalarOrder
-from polyceptron.problem.specs import as_erm
+from polyceptron.problem.populations import AnyTeacher, Mixture, Population
+from polyceptron.problem.specs import ERM, Estimator, as_erm
 from polyceptron.sides.fields.integrand import PanelsThree, PanelsTwo, field_scales, ordered_density
 from polyceptron.sides.fields.points import boundary_points
 from polyceptron.sides.generalisation import margin_density, margin_exceeds
@@ -32,16 +33,29 @@ from polyceptron.sides.matrix.loop import unpack
 from polyceptron.sides.scalar import Problem, erm_sides
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.erm.point import ErmFixedPoint
-from polyceptron.theory.erm.unequal_classes import PopulationPoint, matrix_problem
+from polyceptron.theory.erm.population_point import PopulationPoint
+from polyceptron.theory.erm.unequal_classes import matrix_problem
 from polyceptron.theory.matrix_margins import matrix_margins, shared
 from polyceptron.theory.separability import loss_at_ridge
 
-_AT_ATOM = 1e-9  # a margin as close as this to an atom is on it
+WIDTH_OF_AN_ATOM = 1e-9  # a margin as close as this to an atom is on it
+BOUNDARY_LEVEL = 3  # of random points
 
 
 @dataclass(frozen=True, repr=False)
 class MarginLaw(ShortDisplay):
-    """Densities on `margin` (n,); `atom` is the probability of a training margin at `atom_at`."""
+    """The law of margins on fresh and on training samples.
+
+    Attributes
+    ----------
+    margin : array, shape (n,)
+    fresh, training : array, shape (n,)
+        Densities there.
+    atom, atom_at : float
+        The probability of a training margin at `atom_at`.
+    point : ErmFixedPoint or PopulationPoint
+        The fixed point.
+    """
 
     margin: Array
     fresh: Array
@@ -52,9 +66,13 @@ class MarginLaw(ShortDisplay):
 
 
 def margin_law(
-    teacher: Any, estimator: Any, alpha: float, margin: Any = None, tol: float | None = None
+    teacher: AnyTeacher | Mixture,
+    estimator: Estimator | str,
+    alpha: float,
+    margin: ArrayLike | None = None,
+    tol: float | None = None,
 ) -> MarginLaw:
-    """Densities of the fresh and the training margin.
+    """Return the densities of the fresh and the training margin.
 
     Parameters
     ----------
@@ -81,109 +99,162 @@ def margin_law(
     True
     """
     spec = as_erm(estimator)
-    point: Any = erm_fixed_point(teacher, spec, alpha, tol)
-    x = None if margin is None else as_numbers(margin, "the margin").astype(float)
-    if not spec.sees_equal_classes(teacher):
-        if not math.isfinite(point.generalisation_error):
-            raise ComputationFailed(f"the fixed point at alpha {alpha:g} was not found")
-        matrices = matrix_problem(teacher, replace(spec, ridge=point.ridge), alpha)
-        order = unpack(matrices, point.theta)
-        return MarginLaw(*matrix_margins(matrices, order, point.law, x), point)
+    point = erm_fixed_point(teacher, spec, alpha, tol)
+    x = None
+    if margin is not None:
+        x = as_numbers(margin, "the margin").astype(float)
+    if isinstance(point, PopulationPoint):
+        return _of_unequal_classes(teacher, spec, alpha, point, x)
     if not (math.isfinite(point.q) and point.q > 0):
         raise InvalidInput(
             f"there are no margins at alpha {alpha:g}: the fields have norm {point.q}"
         )
     loss = loss_at_ridge(spec.loss, point.ridge, teacher, point.alpha)
-    problem = erm_sides(teacher, loss, point.ridge, alpha)
-    x = default_grid(point) if x is None else x
+    if x is None:
+        x = default_grid(point)
+    assert not isinstance(teacher, Mixture)
+    return _of_equal_classes(erm_sides(teacher, loss, point.ridge, alpha), point, x)
+
+
+def _of_unequal_classes(
+    population: Population, spec: ERM, alpha: float, point: PopulationPoint, x: Array | None
+) -> MarginLaw:
+    """Return the densities at margins x (n,), or on a grid of their own."""
+    if not math.isfinite(point.generalisation_error):
+        raise ComputationFailed(f"the fixed point at alpha {alpha:g} was not found")
+    problem = matrix_problem(population, replace(spec, ridge=point.ridge), alpha)
+    order = unpack(problem, point.theta)
+    return MarginLaw(*matrix_margins(problem, order, point.law, x), point)
+
+
+def _of_equal_classes(problem: Problem, point: ErmFixedPoint, x: Array) -> MarginLaw:
+    """Return the densities at margins x (n,)."""
     fresh = _fresh(problem, point.law, x)
-    floor = 1.0 if math.isinf(point.V) else loss.margin_floor
-    if floor is None:
-        atom = 0.0
-        if (at := loss.margin_atom) is not None:
-            moved, weight = _margins(problem, point.law, trained=True)
-            atom = float(weight[np.abs(moved - at) < _AT_ATOM].sum())
-        return MarginLaw(x, fresh, _trained(problem, point.law, x), atom, 1.0, point)
+    loss = problem.loss
     if math.isinf(point.V):  # interpolation: every margin is that of the one-hot label
-        return MarginLaw(x, fresh, np.zeros_like(x), 1.0, floor, point)
-    k, level = problem.n_classes, floor / math.sqrt(point.q)
-    above = margin_exceeds(problem.channel, k, point.tau, level)
-    atom = math.nan if above is None else 1 - above
+        return MarginLaw(x, fresh, np.zeros_like(x), 1.0, 1.0, point)
+    if loss.margin_floor is None:
+        trained = _trained(problem, point.law, x)
+        return MarginLaw(x, fresh, trained, _mass_of_atom(problem, point.law), 1.0, point)
+    # A hard margin lifts all smaller margins to its floor.
+    floor = loss.margin_floor
+    level = floor / math.sqrt(point.q)
+    above = margin_exceeds(problem.channel, problem.n_classes, point.tau, level)
+    atom = math.nan
+    if above is not None:
+        atom = 1 - above
     return MarginLaw(x, fresh, np.where(x > floor, fresh, 0.0), atom, floor, point)
 
 
+def _mass_of_atom(problem: Problem, law: ScalarOrder) -> float:
+    """Return the share of training samples on the margin to which a loss with a kink lifts some."""
+    atom_at = problem.loss.margin_atom
+    if atom_at is None:
+        return 0.0
+    margin, weight = _margins(problem, law, trained=True)
+    return float(weight[np.abs(margin - atom_at) < WIDTH_OF_AN_ATOM].sum())
+
+
 def default_grid(point: ErmFixedPoint) -> Array:
-    """401 margins that hold all but about 1e-4 of the fresh and training samples."""
+    """Return 401 margins that hold all but about 1e-4 of the fresh and training samples."""
     spread = math.sqrt(2 * point.q)
     low = -4 * spread / max(point.tau, 1.0)
-    reach = 4.2 * spread
+    high = 4.2 * spread
     if math.isfinite(point.V):
-        low, reach = min(low, -0.5), max(reach, 1.5)
-    return np.linspace(low, reach, 401)
+        low = min(low, -0.5)
+        high = max(high, 1.5)
+    return np.linspace(low, high, 401)
 
 
 def _fresh(problem: Problem, law: ScalarOrder, x: Array) -> Array:
-    """The density of fresh margins: in closed form, along the best other class, or by points."""
+    """Return the density of fresh margins: closed, along the best other class, or by points."""
     if problem.n_classes <= 3:
-        return _density(problem, law, x, trained=False)
+        gaps, weight = _gaps_of_margin(problem, law, x, [])
+        return _integrated(problem, law, gaps, weight)
     root_q = math.sqrt(law.q)
-    found = margin_density(problem.channel, problem.n_classes, law.tau, x / root_q)
-    return _sampled(problem, law, x, trained=False) if found is None else found / root_q
+    density = margin_density(problem.channel, problem.n_classes, law.tau, x / root_q)
+    if density is None:
+        return _sampled(problem, law, x, trained=False)
+    return np.asarray(density / root_q)
 
 
 def _trained(problem: Problem, law: ScalarOrder, x: Array) -> Array:
-    """The density of training margins."""
-    few = 3 if problem.loss.margin_atom is None else 2  # other classes may be tied in an atom
-    if problem.n_classes <= few:
-        return _density(problem, law, x, trained=True)
+    """Return the density of training margins, without its atom."""
+    largest_k = 3
+    if problem.loss.margin_atom is not None:  # other classes may be tied in an atom
+        largest_k = 2
+    if problem.n_classes <= largest_k:
+        return _trained_of_few_classes(problem, law, x)
     moved = problem.loss.coordinates.fresh_margin(x, law.V)
-    if moved is not None:
-        return moved[1] * _fresh(problem, law, moved[0])
-    return _sampled(problem, law, x, trained=True)
+    if moved is None:
+        return _sampled(problem, law, x, trained=True)
+    fresh_margin, stretch = moved
+    return np.asarray(stretch * _fresh(problem, law, fresh_margin))
 
 
-def _density(problem: Problem, law: ScalarOrder, x: Array, *, trained: bool) -> Array:
-    """Two or three classes: the density at margins x (n,), with G₂ − G₁ integrated on panels."""
+def _trained_of_few_classes(problem: Problem, law: ScalarOrder, x: Array) -> Array:
+    """Return the density where two or three classes have trained gaps: det(I + VH) on 1⊥."""
+    k = problem.n_classes
+    trained_gaps, weight = _gaps_of_margin(problem, law, x, [np.arange(0.0, 21.0)])
+    z = np.concatenate([np.zeros((1, trained_gaps.shape[1])), -trained_gaps]).T
+    z -= z.mean(1, keepdims=True)
+    label = np.zeros(len(z), dtype=np.int64)
+    T = difference_basis(k)
+    omega = z + law.V * problem.loss.gradient(z, label)
+    gaps = (omega[:, :1] - omega[:, 1:]).T
+    bend = law.V * (T.T @ problem.loss.hessian(z, label) @ T)
+    volume = np.linalg.det(np.eye(k - 1) + bend)
+    return _integrated(problem, law, gaps, weight, volume)
+
+
+def _gaps_of_margin(
+    problem: Problem, law: ScalarOrder, x: Array, own_breaks: list[Array]
+) -> tuple[Array, Array]:
+    """Return gaps (k − 1, n · nodes) with least gap x (n,), and weights (n, nodes) of G₂ − G₁.
+
+    `own_breaks` are breaks of panels on scales of the loss.
+    """
     if problem.n_classes == 2:
-        gaps, weight = x[None], np.ones((len(x), 1))
-    else:
-        scales = field_scales(problem.channel, law, 3)
-        own = [np.arange(0.0, 21.0)] if trained else []  # the losses' own scale
-        y, w = panel_rule(scales.second_breaks(*own), PanelsThree.orders[3])
-        first = np.repeat(x, len(y))
-        gaps, weight = np.stack([first, first + np.tile(y, len(x))]), np.tile(w, (len(x), 1))
-    volume: Array | float = 1.0
-    if trained:  # the student's gaps whose proximal point has these, and det(I + VH) on 1⊥
-        z = np.concatenate([np.zeros((1, gaps.shape[1])), -gaps]).T
-        z -= z.mean(1, keepdims=True)
-        label, basis = np.zeros(len(z), dtype=np.int64), difference_basis(problem.n_classes)
-        omega = z + law.V * problem.loss.gradient(z, label)
-        bend = law.V * (basis.T @ problem.loss.hessian(z, label) @ basis)
-        gaps, volume = (omega[:, :1] - omega[:, 1:]).T, np.linalg.det(np.eye(len(gaps)) + bend)
+        return x[None], np.ones((len(x), 1))
+    scales = field_scales(problem.channel, law, 3)
+    y, w = panel_rule(scales.second_breaks(*own_breaks), PanelsThree.orders[3])
+    first = np.repeat(x, len(y))
+    return np.stack([first, first + np.tile(y, len(x))]), np.tile(w, (len(x), 1))
+
+
+def _integrated(
+    problem: Problem, law: ScalarOrder, gaps: Array, weight: Array, volume: Array | float = 1.0
+) -> Array:
+    """Return ∫ dG₂ of the density of gaps times the chance of the label, shape (n,)."""
     seen = problem.channel.label_law(gaps * law.slope, law.residual)
-    value = seen.z * ordered_density(gaps, law.q) * volume
-    return np.asarray((value.reshape(weight.shape) * weight).sum(1))
+    density = seen.z * ordered_density(gaps, law.q) * volume
+    return np.asarray((density.reshape(weight.shape) * weight).sum(1))
 
 
 def _margins(problem: Problem, law: ScalarOrder, *, trained: bool) -> tuple[Array, Array]:
-    """Margins (n,) at nodes or points, and their weights."""
-    own, channel, k = problem.loss.coordinates, problem.channel, problem.n_classes
+    """Return margins (n,) at nodes or points, and their weights (n,)."""
+    coordinates = problem.loss.coordinates
+    channel = problem.channel
+    k = problem.n_classes
     if k == 2:
-        breaks = own.line_breaks(field_scales(channel, law, 2).gap_breaks(), law.V)
+        breaks = coordinates.line_breaks(field_scales(channel, law, 2).gap_breaks(), law.V)
         nodes, weight = panel_rule(breaks, PanelsTwo.orders[-1])
-        gaps, stretch, pull = own.on_line(nodes, law.V)
+        gaps, stretch, pull = coordinates.on_line(nodes, law.V)
         weight = weight * stretch * ordered_density(gaps, law.q)
     else:
-        below, weight, _ = boundary_points(own, channel, k, law, 3)
+        below, weight, _ = boundary_points(coordinates, channel, k, law, BOUNDARY_LEVEL)
         gaps = math.sqrt(law.q) * below
-        pull = own.at_gaps(gaps, law.V)
+        pull = coordinates.at_gaps(gaps, law.V)
     weight = weight * channel.label_law(gaps * law.slope, law.residual).z
-    return pull.margin if trained else gaps[0], weight
+    if trained:
+        return pull.margin, weight
+    return gaps[0], weight
 
 
 def _sampled(problem: Problem, law: ScalarOrder, x: Array, *, trained: bool) -> Array:
-    """Weighted points shared between the two nearest grid margins, per unit margin."""
+    """Return weighted points shared between the two nearest margins of the grid."""
     margin, weight = _margins(problem, law, trained=trained)
-    if trained and (at := problem.loss.margin_atom) is not None:
-        weight = np.where(np.abs(margin - at) < _AT_ATOM, 0.0, weight)
+    atom_at = problem.loss.margin_atom
+    if trained and atom_at is not None:
+        weight = np.where(np.abs(margin - atom_at) < WIDTH_OF_AN_ATOM, 0.0, weight)
     return shared(x, margin, weight)

@@ -30,7 +30,7 @@ from polyceptron.numerics import Array
 from polyceptron.problem.populations import AnyTeacher, Population, check_population
 from polyceptron.problem.specs import ERM, Estimator, as_erm
 from polyceptron.rows import Row, Status
-from polyceptron.sides.matrix.fields import MatrixProblem
+from polyceptron.sides.matrix.order import MatrixProblem
 from polyceptron.theory.erm.unequal_classes import matrix_problem
 from polyceptron.theory.resampling_equal_classes import TwoStudents, two_students
 from polyceptron.theory.resampling_pairs import population_pair

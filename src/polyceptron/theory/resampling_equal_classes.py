@@ -34,11 +34,11 @@ from polyceptron.problem.populations import AnyTeacher
 from polyceptron.problem.specs import ERM
 from polyceptron.sides.fields.integrand import Averages, Averaging
 from polyceptron.sides.generalisation import error_on_labels, error_slope, generalisation_error
-from polyceptron.sides.matrix.fields import MatrixOrder, MatrixProblem
+from polyceptron.sides.matrix.order import MatrixOrder, MatrixProblem
 from polyceptron.sides.scalar import FieldsSide, Problem, erm_sides
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
 from polyceptron.theory.erm.point import ErmFixedPoint
-from polyceptron.theory.resampling_pairs import pair_hats
+from polyceptron.theory.pair_averages import pair_hats
 
 Counts = tuple[tuple[float, float], ...]
 """Weights w > 0 of a sample, each with its probability."""

@@ -17,9 +17,11 @@ from polyceptron.data.class_moments import class_moments
 from polyceptron.questions.twins import projected
 from polyceptron.report.figures import mixture_figures
 from polyceptron.report.figures.agreement import agreement
-from polyceptron.sides.matrix.fields import MatrixFields
 from polyceptron.sides.matrix.linear_loss import linear_law
-from polyceptron.sides.matrix.loop import Anderson, MatrixConjugates, pack, weights_side
+from polyceptron.sides.matrix.loop import pack, round_residual
+from polyceptron.sides.matrix.order import MatrixConjugates
+from polyceptron.sides.matrix.points import PointFields
+from polyceptron.sides.matrix.weights import weights_side
 from polyceptron.theory.erm.unequal_classes import matrix_problem
 
 pytestmark = pytest.mark.slow
@@ -161,8 +163,8 @@ def test_least_squares_without_a_ridge_has_a_fixed_point(digits, ridge):
         assert pc.twin_point(twin, student, n).status == "ok"
         problem = matrix_problem(twin, student, n / X.shape[1])
         law = linear_law(problem)
-        points = MatrixFields.drawn(problem, 5, 1)(law)
-        step = Anderson(problem).residual(law, points, pack(problem, law))
+        points = PointFields.drawn(problem, 5, 1)(law)
+        step = round_residual(problem, law, points, pack(problem, law))
         assert np.abs(step).max() < 1e-5  # of logarithms of matrices, at points good to 1e-6
 
 

@@ -13,7 +13,7 @@ from polyceptron.numerics.bivariate import orthant_chance
 from polyceptron.numerics.estimate import uniform_replicates
 from polyceptron.numerics.orthant_nodes import panel_nodes, truncated_nodes
 from polyceptron.problem import as_channel
-from polyceptron.sides.fresh_scores import Fresh, binned
+from polyceptron.sides.fresh_scores import binned
 from polyceptron.sides.generalisation import error_on_labels
 from polyceptron.sides.scores import (
     FieldsDistribution,
@@ -72,7 +72,7 @@ def test_scores_are_those_of_drawn_samples(k, noise):
     law, n = drawn_law(k, noise, 1), 100_000
     found = population_scores(law, probabilities, tol=1e-3)
     edges = np.linspace(1 / k, 1, 16)
-    bins, error = binned(Fresh(*leading_nodes(law)), probabilities, edges)
+    bins, error = binned(leading_nodes(law), probabilities, edges)
     confusion, loss, brier, calibration = counted(law, n, 2)
     spread = np.sqrt(confusion / n) + found.confusion.uncertainty
     assert (np.abs(found.confusion.value - confusion) < 4 * spread + 1e-5).all()

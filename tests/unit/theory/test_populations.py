@@ -13,7 +13,7 @@ import polyceptron as pc
 from polyceptron.checks import difference_basis
 from polyceptron.problem import as_loss, make_population
 from polyceptron.sides.matrix import graph as matrix_graph
-from polyceptron.sides.matrix.fields import matrix_pull, matrix_stiffness
+from polyceptron.sides.matrix.proximal import matrix_pull, matrix_stiffness
 from polyceptron.theory import separability
 
 pytestmark = pytest.mark.slow
@@ -142,8 +142,13 @@ def test_bars_hold_against_finer_rules(monkeypatch):
         spec = pc.ERM(loss, 10 ** rng.uniform(-4, 0.5), intercept=seed % 4 < 2)
         cases.append((population, spec, 10 ** rng.uniform(-1, 2)))
         found.append(pc.erm_fixed_point(*cases[-1]))
-    monkeypatch.setattr(matrix_graph, "_TOL", (1e-3, 1e-5, 1e-8, 1e-10))
-    monkeypatch.setattr(matrix_graph, "_ORDER", (9, 11, 13, 15))
+    finer_levels = [
+        level._replace(tol=tol, order=order)
+        for level, tol, order in zip(
+            matrix_graph.BOX_LEVELS, (1e-3, 1e-5, 1e-8, 1e-10), (9, 11, 13, 15), strict=True
+        )
+    ]
+    monkeypatch.setattr(matrix_graph, "BOX_LEVELS", tuple(finer_levels))
     for case, point in zip(cases, found, strict=True):
         if point.status == "not-converged":
             assert math.isnan(point.generalisation_error)

@@ -13,6 +13,13 @@ Two and three classes: panels inside the orthants of ω + b*. Elsewhere, where t
 panels of different orders disagree: their spread, and how far coarse ones are, is the uncertainty.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
 import numpy as np
 from scipy.special import xlogy
 
@@ -21,67 +28,181 @@ from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array, with_one_blas_thread
 from polyceptron.numerics.estimate import Estimate
 from polyceptron.problem.channels.correlated import label_chances
+from polyceptron.problem.population import FeatureLevels
 from polyceptron.problem.populations import AnyTeacher
 from polyceptron.rows import Status
-from polyceptron.sides import scores
+from polyceptron.sides.fields_law import with_some_variance
+from polyceptron.sides.leading_nodes import panels_of_leaders
+from polyceptron.sides.scores import (
+    FieldsDistribution,
+    MeanScores,
+    PopulationScores,
+    TeacherFields,
+    scores_of_replicates,
+)
+from polyceptron.solve.anderson import Anderson
 
-_ORDER, _COARSE, _FINE = 8, range(8, 12), range(14, 18)  # of panels: for the law, and for scores
-_ROUNDS, _CLOSE = 500, 1e-11  # and a last step, relative
-_DEPTH = 4  # rounds that show where the next ones lead
-_RARE = 1e-200  # a chance that stands for 0
-_STEEP = 10.0  # |d ln ε/d ln C| at most
+# Nodes of a panel: for the law, and several numbers of them for the scores.
+ORDER_OF_LAW = 8
+COARSE_ORDERS = range(8, 12)
+FINE_ORDERS = range(14, 18)
+MAX_ROUNDS = 500
+STEP_TOLERANCE = 1e-11  # of C, relative to its trace
+# Of Anderson's method: rounds that show where the next ones lead.
+DEPTH = 4
+SINGULAR_VALUE_CUTOFF = 1e-6
+# Of R, as the first C: a student that knows next to nothing.
+FIRST_SHARE = 0.999
+SMALLEST_CHANCE = 1e-200
+# |d ln ε/d ln C| at most: test_biased_bayes.py compares the bars with finer rules.
+STEEPEST_ERROR = 10.0
 
 
 @with_one_blas_thread
 def biased_bayes(
     teacher: AnyTeacher, alpha: float
-) -> tuple[scores.PopulationScores, Array, float, Status]:
-    """Scores of the answer after n = αd samples, Q (r, r), its part in the error's bar, status."""
-    k, channel = teacher.n_classes, teacher.channel
-    if k > 3 or not teacher.prior.gaussian:
+) -> tuple[PopulationScores, Array, float, Status]:
+    """Solve for the Bayes-optimal student after n = αd samples.
+
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+        Of two or three classes, with Gaussian weights.
+    alpha : float
+
+    Returns
+    -------
+    scores : PopulationScores
+        Of the answer, with the uncertainty of their averages.
+    Q : array, shape (r, r)
+    doubt : float
+        The relative uncertainty of the error by that of Q.
+    status : Status
+    """
+    if teacher.n_classes > 3 or not teacher.prior.gaussian:
         raise InvalidInput(
             "the Bayes-optimal student of unequal classes is known for mixtures, and for teachers "
             f"of two or three classes with Gaussian weights; got {teacher!r}"
         )
-    T, levels = difference_basis(k), teacher.levels_of_features
-    R, b = T.T @ teacher.field_covariance @ T, T.T @ teacher.offsets
-    power = levels.variance[:, 0] * levels.signal
+    posterior = Posterior(teacher, alpha)
+    C, converged = _fixed_point(posterior)
+    status = Status.OK
+    if not converged:
+        status = Status.NOT_CONVERGED
+    finer = posterior.after_round(posterior.nodes(C, FINE_ORDERS[0]))
+    moved = float(np.abs(finer - C).max() / np.trace(C))
+    doubt = STEEPEST_ERROR * moved + STEP_TOLERANCE
+    return _scores(posterior, C), posterior.R - C, doubt, status
 
-    def one_round(C: Array, order: int) -> tuple[Array, Array, Array]:
-        """The next C, weights (n,) and Z (n, k)."""
-        at = scores.TeacherFields(R - C, R, b, channel)
-        law = scores.FieldsDistribution(
-            np.ones(1), 0 * b[None], scores.lifted((R - C)[None]), b, at
+
+class PosteriorNodes(NamedTuple):
+    """Nodes of the posterior's mean fields.
+
+    Attributes
+    ----------
+    weight : array, shape (n,)
+    Z : array, shape (n, k)
+        Chances of the labels.
+    slopes : array, shape (n, k, r)
+        ∇Z.
+    """
+
+    weight: Array
+    Z: Array
+    slopes: Array
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The posterior of a teacher's fields after n = αd samples."""
+
+    teacher: AnyTeacher
+    alpha: float
+
+    @property
+    def basis(self) -> Array:
+        """T (k, r)."""
+        return difference_basis(self.teacher.n_classes)
+
+    @cached_property
+    def R(self) -> Array:
+        """Covariance of the teacher's fields (r, r)."""
+        return np.asarray(self.basis.T @ self.teacher.field_covariance @ self.basis)
+
+    @cached_property
+    def biases(self) -> Array:
+        """b* (r,)."""
+        return np.asarray(self.basis.T @ self.teacher.offsets)
+
+    @property
+    def levels(self) -> FeatureLevels:
+        """Levels of eigenvalues of the features."""
+        return self.teacher.levels_of_features
+
+    def nodes(self, C: Array, order: int) -> PosteriorNodes:
+        """Return nodes for the remaining covariance C (r, r), on panels of an order."""
+        Q = self.R - C
+        known = TeacherFields(Q, self.R, self.biases, self.teacher.channel)
+        law = FieldsDistribution(
+            np.ones(1), 0 * self.biases[None], with_some_variance(Q[None]), self.biases, known
         )
-        parts = [(x @ T, w[0]) for _, x, w, _ in scores.orthant_panels(law, order, told=False)]
-        means, weight = (np.concatenate(each) for each in zip(*parts, strict=True))
-        Z, slopes = label_chances(channel, means, C)
-        pull = slopes * np.sqrt(weight[:, None] / np.maximum(Z, _RARE))[:, :, None]
-        pull = pull.reshape(-1, k - 1)
-        gained = alpha * power[:, None, None] * (R @ (pull.T @ pull))
-        new = np.tensordot(levels.fraction * power, np.linalg.solve(np.eye(k - 1) + gained, R), 1)
-        return (new + new.T) / 2, weight, Z
+        parts = list(panels_of_leaders(law, order, with_labels=False))
+        means = np.concatenate([nodes.fields @ self.basis for nodes in parts])
+        weight = np.concatenate([nodes.weight[0] for nodes in parts])
+        Z, slopes = label_chances(self.teacher.channel, means, C)
+        return PosteriorNodes(weight, Z, slopes)
 
-    C, left = 0.999 * R, 1.0
-    seen: list[tuple[Array, Array]] = []
-    for _ in range(_ROUNDS):
-        new = one_round(C, _ORDER)[0]
-        left = float(np.abs(new - C).max() / np.trace(new))
-        seen = [*seen[-_DEPTH:], (C.ravel(), (new - C).ravel())]
-        X, F = (np.diff(each, axis=0).T for each in zip(*seen, strict=True))
-        C = new - ((X + F) @ np.linalg.lstsq(F, seen[-1][1], rcond=1e-6)[0]).reshape(C.shape)
-        if left <= _CLOSE or not np.linalg.eigvalsh([C, R - C]).min() > 0:
-            C = new  # Anderson's method may lead outside
-        if left <= _CLOSE:
-            break
-    made: list[dict[str, Estimate]] = []
-    for orders in (_COARSE, _FINE):
-        rules = [one_round(C, order) for order in orders]
-        tables = np.array([(w[:, None] * Z).T @ np.eye(k)[Z.argmax(1)] for _, w, Z in rules])
-        sums = [[-(w @ xlogy(Z, Z).sum(1)), w @ (1 - (Z * Z).sum(1))] for _, w, Z in rules]
-        made.append(vars(scores.scores_of((tables, np.array(sums)))))
-    coarse, fine = made
-    moved = _STEEP * float(np.abs(rules[0][0] - C).max() / np.trace(C)) + _CLOSE
-    far = {n: Estimate(v, s + np.abs(v - coarse[n].value)) for n, (v, s) in fine.items()}
-    status = Status.OK if left <= _CLOSE else Status.NOT_CONVERGED
-    return scores.PopulationScores(**far), R - C, moved, status
+    def after_round(self, nodes: PosteriorNodes) -> Array:
+        """Return ⟨p(I + pRQ̂)⁻¹R⟩ (r, r), where nodes make Q̂."""
+        r = len(self.R)
+        scale = np.sqrt(nodes.weight[:, None] / np.maximum(nodes.Z, SMALLEST_CHANCE))
+        scaled = (nodes.slopes * scale[:, :, None]).reshape(-1, r)
+        Q_hat = self.alpha * (scaled.T @ scaled)
+        power = self.levels.variance[:, 0] * self.levels.signal  # p of each level
+        inner = np.eye(r) + power[:, None, None] * (self.R @ Q_hat)
+        C = np.tensordot(self.levels.fraction * power, np.linalg.solve(inner, self.R), 1)
+        return np.asarray((C + C.T) / 2)
+
+
+def _fixed_point(posterior: Posterior) -> tuple[Array, bool]:
+    """Return C (r, r) after Anderson's method, and whether it arrived."""
+    R = posterior.R
+    C = FIRST_SHARE * R
+    memory = Anderson(DEPTH, SINGULAR_VALUE_CUTOFF)
+    for _ in range(MAX_ROUNDS):
+        after = posterior.after_round(posterior.nodes(C, ORDER_OF_LAW))
+        residual = after - C
+        if np.abs(residual).max() <= STEP_TOLERANCE * np.trace(after):
+            return after, True
+        memory.record(C.ravel(), residual.ravel())
+        combined = C + memory.step(residual.ravel()).reshape(C.shape)
+        C = after
+        if np.linalg.eigvalsh([combined, R - combined]).min() > 0:
+            C = combined  # else the combination of rounds is no covariance
+    return C, False
+
+
+def _scores(posterior: Posterior, C: Array) -> PopulationScores:
+    """Return the scores of argmax Z, with the spread of rules and the distance of coarse ones."""
+    coarse = vars(scores_of_replicates(_mean_scores(posterior, C, COARSE_ORDERS)))
+    fine = vars(scores_of_replicates(_mean_scores(posterior, C, FINE_ORDERS)))
+    return PopulationScores(
+        **{
+            name: Estimate(value, spread + np.abs(value - coarse[name].value))
+            for name, (value, spread) in fine.items()
+        }
+    )
+
+
+def _mean_scores(posterior: Posterior, C: Array, orders: Iterable[int]) -> MeanScores:
+    """Return the averages of the answer argmax Z by panels of several orders."""
+    confusion = []
+    test_loss = []
+    brier = []
+    for order in orders:
+        weight, Z, _ = posterior.nodes(C, order)
+        answers = np.eye(Z.shape[1])[Z.argmax(1)]
+        confusion.append((weight[:, None] * Z).T @ answers)
+        test_loss.append(-(weight @ xlogy(Z, Z).sum(1)))
+        brier.append(weight @ (1 - (Z * Z).sum(1)))
+    return MeanScores(np.array(confusion), np.array(test_loss), np.array(brier))

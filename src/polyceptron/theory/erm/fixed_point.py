@@ -41,10 +41,10 @@ from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.erm.near_separability import towards_limit
 from polyceptron.theory.erm.point import ErmFixedPoint, point_at, unsolved_point
+from polyceptron.theory.erm.population_point import PopulationPoint
 from polyceptron.theory.erm.refinement import Refined, refine
 from polyceptron.theory.erm.small_weights import small_weights
 from polyceptron.theory.erm.training import acts_along_ones
-from polyceptron.theory.erm.unequal_classes import PopulationPoint
 from polyceptron.theory.separability import loss_at_ridge, separable_up_to
 
 LEVEL_OF_TRAINING_ERROR = 1  # of points, where no other rule knows the training error
