@@ -26,9 +26,10 @@ from polyceptron.problem.populations import AnyTeacher, Population
 from polyceptron.problem.specs import Probabilities, as_erm
 from polyceptron.questions.calibration import calibration
 from polyceptron.rows import Status
+from polyceptron.sides.fields_law import FieldsDistribution, with_some_variance
 from polyceptron.sides.fresh_scores import chances_given_fields
 from polyceptron.sides.generalisation import error_on_labels, error_slope
-from polyceptron.sides.scores import FieldsDistribution, drawn_chances, lifted
+from polyceptron.sides.leading_nodes import drawn_chances
 from polyceptron.students import Student
 from polyceptron.theory.erm.unequal_classes import population_point
 
@@ -227,7 +228,7 @@ def fields_of_unequal_classes(law: FieldsDistribution, log2_points: int) -> Fres
     fields = []
     truths = []
     weights = []
-    covariances = lifted(law.Q)
+    covariances = with_some_variance(law.Q)
     for group, share in enumerate(law.shares):
         root = np.linalg.cholesky(covariances[group])
         omega = law.m[group] + standard_normal @ root.T
