@@ -16,7 +16,7 @@ from polyceptron.cli.output import Output
 from polyceptron.cli.side_files import Overwrite, check_unnamed, choose_weights_file, report_beside
 from polyceptron.cli.tables import describe_teacher
 from polyceptron.errors import InvalidInput
-from polyceptron.files import check_outputs, write_text, write_together
+from polyceptron.files import check_outputs, write_together
 from polyceptron.number_lists import parse_numbers
 from polyceptron.progress import say, steps, waiting
 from polyceptron.rows import Row, json_ready
@@ -452,8 +452,8 @@ def data(
     Example: polyceptron data table.csv --target label --html page.html
     """
     from polyceptron.pictures.matplotlib_figure import check_drawing
-    from polyceptron.report.data.data_page import measure, report_html, report_json, report_text
-    from polyceptron.report.data.reading import read_samples
+    from polyceptron.report.data.page import report_json
+    from polyceptron.report.data.report import data_report
 
     beside = None
     if html is not None:
@@ -461,18 +461,26 @@ def data(
         check_drawing()
         check_unnamed(beside, overwrite)
     check_outputs(html, beside, inputs=[table])
-    found = read_samples(table, target, drop or (), keep or (), missing)
     with waiting(f"reading {table.name}") as update:
-        measured = measure(found, seed=seed, twins=twins, progress=update)
+        report = data_report(
+            table,
+            target,
+            drop=drop or (),
+            keep=keep or (),
+            missing=missing,
+            twins=twins,
+            seed=seed,
+            progress=update,
+        )
     try:
         if html is not None and beside is not None:
-            write_text(html, report_html(measured))
-            write_text(beside, report_json(measured))
+            report.to_html(html)
+            report.to_json(beside)
     finally:  # also where the page cannot be written
         if as_json:
-            sys.stdout.write(report_json(measured, only_ascii=True))
+            sys.stdout.write(report_json(report.measured, only_ascii=True))
         else:
-            sys.stdout.write(report_text(measured))
+            sys.stdout.write(str(report))
     if html is not None:
         say(f"wrote the page to {html} and the numbers to {beside}")
 

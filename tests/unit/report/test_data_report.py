@@ -5,26 +5,26 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from importlib.resources import files
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import StratifiedKFold, cross_val_score
 from typer.testing import CliRunner
 
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
 from polyceptron.problem import Teacher
 from polyceptron.questions.forecast import forecast
-from polyceptron.report.data import data_page
-from polyceptron.report.data.data_page import (
-    measure,
-    report_html,
-    report_json,
-    report_text,
-    sentences,
-)
+from polyceptron.report.data.alarms import find_alarms
+from polyceptron.report.data.measuring import Measured, measure
+from polyceptron.report.data.page import report_html, report_json, report_text
 from polyceptron.report.data.reading import read_samples
+from polyceptron.report.data.report import DataReport, data_report
+from polyceptron.report.data.sentences import choices, sentences
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def measured(folder):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("polyceptron.report.data.data_page._SIZES", 4)
+        patch.setattr("polyceptron.report.data.measuring.N_SIZES", 4)
         return measure(read_samples(folder / "iris.csv", "target"))
 
 
@@ -77,7 +77,8 @@ def test_every_number_of_a_sentence_is_in_the_json(measured):
     stored = json.loads(report_json(measured))
     for sentence in stored["sentences"]:
         assert sentence["numbers"]
-        values = [stored["numbers"][name] for name in sentence["numbers"]]
+        numbers = stored["numbers"] | {"alarms": len(stored["tables"]["alarms"])}
+        values = [numbers[name] for name in sentence["numbers"]]
         shown = set()
         for value in values:
             if isinstance(value, bool) or value is None or isinstance(value, str):
@@ -94,7 +95,7 @@ def test_every_number_of_a_sentence_is_in_the_json(measured):
             )
     changed = {**measured.numbers, "n": 149}
     other = sentences(type(measured)(measured.source, changed, measured.tables))
-    assert "149 samples" in other[0].text
+    assert any("149 samples" in sentence.text for sentence in other)
 
 
 def test_the_page_needs_nothing_else_and_the_text_fits(measured):
@@ -109,14 +110,15 @@ def test_the_page_needs_nothing_else_and_the_text_fits(measured):
 
 
 def test_sentences_that_are_asked_for_exist(measured):
-    content = tomllib.loads(data_page._ASSETS.joinpath("sentences.toml").read_text("utf-8"))
+    text = files("polyceptron.report.data").joinpath("sentences.toml").read_text("utf-8")
+    content = tomllib.loads(text)
     names = [name for templates in content.values() for name in templates]
     assert len(names) == len(set(names))
-    assert set(data_page._asked(measured.numbers)) <= set(names)
+    assert set(choices(measured.numbers | {"alarms": 0})) <= set(names)
 
 
 def test_a_name_with_markup_is_text(measured, monkeypatch):
-    monkeypatch.setattr("polyceptron.report.data.data_page.draw", lambda measured: [])
+    monkeypatch.setattr("polyceptron.report.data.page.draw", lambda measured: [])
     odd = type(measured)("<b>.csv", measured.numbers, measured.tables)
     assert "<b>.csv" not in report_html(odd)
 
@@ -178,7 +180,7 @@ def test_bad_tables_are_one_sentence_each_and_exit_code_2(folder):
         ("empty.csv", b"", "cannot read 'empty.csv' as a table"),
         ("binary.csv", bytes(range(256)) * 20, "cannot read 'binary.csv' as a table"),
         ("binary.npz", b"nothing of the kind", "no .npz file"),
-        ("table.xlsx", b"", "ends in .csv"),
+        ("table.docx", b"", "ends in .csv"),
         ("broken.parquet", b"PAR1", "as Parquet|needs pyarrow"),
     ):
         (folder / name).write_bytes(content)
@@ -211,7 +213,7 @@ def test_headers_and_labels_that_are_not_what_they_seem(folder):
     path.write_text("a,y\n" + "1,u\n2,  \n3,v\n" * 5)
     with pytest.raises(InvalidInput, match="'y' has 5 missing values, the first in data row 2"):
         read_samples(path, "y")
-    path.write_bytes("größe,y\n1,u\n".encode("latin-1"))
+    path.write_bytes(b"a,y\n\x001,u\n\xff\xfe,v\n")
     with pytest.raises(InvalidInput, match="save it as UTF-8"):
         read_samples(path, "y")
 
@@ -267,7 +269,7 @@ def mixed(folder):
 
 
 def test_columns_that_mislead_are_named_and_others_encoded_and_filled(mixed, monkeypatch):
-    monkeypatch.setattr("polyceptron.report.data.data_page._SIZES", 2)
+    monkeypatch.setattr("polyceptron.report.data.measuring.N_SIZES", 2)
     table = read_samples(mixed, "label", missing="fill")
     assert table.left_out == {
         "Unnamed: 0": "it numbers the rows",
@@ -289,10 +291,8 @@ def test_columns_that_mislead_are_named_and_others_encoded_and_filled(mixed, mon
 
 
 def test_the_command_writes_page_and_numbers(folder, monkeypatch, measured):
-    monkeypatch.setattr(
-        "polyceptron.report.data.data_page.measure", lambda table, **options: measured
-    )
-    monkeypatch.setattr("polyceptron.report.data.data_page.draw", lambda measured: [])
+    monkeypatch.setattr("polyceptron.report.data.report.measure", lambda table, **options: measured)
+    monkeypatch.setattr("polyceptron.report.data.page.draw", lambda measured: [])
     page = folder / "iris.html"
     result = CliRunner().invoke(
         app, ["data", str(folder / "iris.csv"), "--target", "target", "--html", str(page)]
@@ -373,3 +373,158 @@ def test_a_table_is_fitted_at_the_shell_with_a_ridge_that_is_chosen(mixed, tmp_p
     for wrong in (["--ridge", "auto"], ["--ridge", "0.1,0.2"]):
         result = run(app, ["fit", *files[:2], *wrong, "--out", str(out)])
         assert isinstance(result.exception, InvalidInput)
+
+
+@pytest.fixture(scope="module")
+def written():
+    """Numbers as people write them, with holes, and the values that they stand for."""
+    rng = np.random.default_rng(3)
+    amount = rng.integers(1000, 9_999_999, 60)
+    share = rng.random(60).round(3)
+    dash = rng.standard_normal(60).round(2)
+    frame = pd.DataFrame(
+        {
+            "amount": [f"${value:,}" for value in amount],
+            "share": [f"{100 * value:.1f} %" for value in share],
+            "dash": [str(value) for value in dash],
+            "kind": rng.choice(["+", "-"], 60),
+            "label": ["yes", "no", "perhaps"] * 20,
+        }
+    )
+    frame.loc[[4, 9], "dash"] = "-"
+    frame.loc[5, "kind"] = "?"
+    return frame, amount, share, dash
+
+
+@pytest.mark.parametrize(
+    ("name", "separator", "encoding", "read_as"),
+    [
+        ("a.csv", ",", "utf-8", ""),
+        ("a.csv.gz", ",", "utf-8", ""),
+        ("a.tsv", "\t", "utf-8", "columns separated by tabs"),
+        ("a.txt", "\t", "utf-8", "columns separated by tabs"),
+        ("a.csv", "\t", "utf-8", "columns separated by tabs"),
+        ("a.csv", ";", "latin-1", "columns separated by semicolons and letters in Latin-1"),
+        ("a.csv", "|", "utf-8", "columns separated by vertical bars"),
+    ],
+)
+def test_texts_as_people_have_them(tmp_path, written, name, separator, encoding, read_as):
+    frame, amount, share, dash = written
+    frame = frame.rename(columns={"amount": "größe"}) if encoding == "latin-1" else frame
+    frame.to_csv(tmp_path / name, sep=separator, encoding=encoding, index=False)
+    table = read_samples(tmp_path / name, "label", missing="fill")
+    assert table.read_as == read_as
+    first = table.X.iloc[:, 0].to_numpy()
+    np.testing.assert_allclose(first, amount)
+    np.testing.assert_allclose(table.X["share"], 100 * share, atol=0.05)
+    holes = table.X["dash"].isna().to_numpy()
+    assert np.flatnonzero(holes).tolist() == [4, 9]
+    np.testing.assert_allclose(table.X["dash"][~holes], dash[~holes])
+    assert table.categories == ("kind",)  # "-" is a sign here, not a hole
+    assert set(table.X["kind"].dropna()) == {"+", "-"}
+    assert table.filled == {"dash": 2, "kind": 1}
+    assert table.understood["share"].endswith("%")
+    assert table.understood["dash"] == "-"
+    assert table.understood["kind"] == "?"
+
+
+def test_spreadsheets_and_feather_hold_the_same(tmp_path, written):
+    frame, amount, _, _ = written
+    pytest.importorskip("openpyxl")
+    frame.to_excel(tmp_path / "a.xlsx", index=False)
+    np.testing.assert_allclose(
+        read_samples(tmp_path / "a.xlsx", "label", missing="fill").X["amount"], amount
+    )
+    (tmp_path / "broken.xlsx").write_bytes(b"PK nothing of the kind")
+    with pytest.raises(InvalidInput, match=r"cannot read 'broken\.xlsx' as a spreadsheet"):
+        read_samples(tmp_path / "broken.xlsx", "label")
+
+
+def test_feather_holds_the_same(tmp_path, written):
+    frame, amount, _, _ = written
+    pytest.importorskip("pyarrow")
+    frame.to_feather(tmp_path / "a.feather")
+    np.testing.assert_allclose(
+        read_samples(tmp_path / "a.feather", "label", missing="fill").X["amount"], amount
+    )
+
+
+def test_an_index_with_gaps_is_left_out(written):
+    frame, *_ = written
+    kept = frame.drop(index=[3, 17, 40]).reset_index()
+    table = read_samples(kept, "label", missing="fill")
+    assert table.left_out == {"index": "it numbers the rows"}
+    renamed = kept.rename(columns={"index": "height"})
+    assert "height" in read_samples(renamed, "label", missing="fill").X
+
+
+def test_a_number_to_predict_is_refused_at_once(written):
+    frame, *_ = written
+    ages = frame.assign(label=np.arange(60) % 45 + 20)
+    with pytest.raises(InvalidInput, match="'label' has 45 different values in 60 rows: that is"):
+        read_samples(ages, "label", missing="fill")
+    repeated = pd.concat([ages] * 4, ignore_index=True)
+    kept = read_samples(repeated, "label", missing="fill", keep=["label"])
+    assert np.unique(kept.y).size == 45
+
+
+def test_alarms_name_columns_and_rows():
+    rng = np.random.default_rng(1)
+    y = np.repeat(["a", "b", "c"], [60, 56, 4])
+    clean = pd.DataFrame(rng.standard_normal((120, 3)), columns=["x", "z", "w"]).assign(y=y)
+    assert [alarm.kind for alarm in find_alarms(read_samples(clean, "y"))] == ["rare"]
+    leak = clean.assign(code=np.select([y == "a", y == "b"], [7, 3], 1) + 0.01 * rng.random(120))
+    wild = leak.assign(w=np.where(np.arange(120) == 11, 1e9, leak["w"]))
+    copied = pd.concat([wild, wild.iloc[:30]], ignore_index=True)
+    alarms = {alarm.kind: alarm.text for alarm in find_alarms(read_samples(copied, "y"))}
+    assert set(alarms) == {"leak", "copies", "wild", "rare"}
+    assert alarms["leak"].startswith("code alone decides the label 'y'")
+    assert alarms["copies"].startswith("30 of 150 rows have the same features")
+    assert "w (1e+09 in data row 12)" in alarms["wild"]
+    assert "c (4)" in alarms["rare"]
+
+
+def test_noise_alone_never_looks_like_a_leak():
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        noise = pd.DataFrame(rng.standard_normal((80, 30)))
+        table = read_samples(noise.assign(y=rng.choice(["a", "b"], 80)), "y")
+        assert find_alarms(table, seed) == []
+
+
+def test_the_report_of_python_is_that_of_the_shell(folder, measured, tmp_path, monkeypatch):
+    monkeypatch.setattr("polyceptron.report.data.measuring.N_SIZES", 4)
+    frame = pd.read_csv(folder / "iris.csv")
+    report = data_report(frame, "target")
+    assert report.numbers["error"] == measured.numbers["error"]
+    assert len(report.headline) == 3
+    assert report.frames["classes"]["samples"].tolist() == [50, 50, 50]
+    assert str(report) == report_text(report.measured)
+    page = report.to_html(tmp_path / "iris.html")
+    assert (tmp_path / "iris.html").read_text(encoding="utf-8") == page
+    assert report._repr_html_() in page
+    assert json.loads(report.to_json())["numbers"]["n"] == 150
+    assert page.index("In short") < page.index("How well it predicts") < page.index("Theory")
+
+
+def test_rivals_are_measured_on_the_same_folds(measured):
+    rivals = {row["classifier"]: row for row in measured.tables["rivals"]}
+    assert rivals["ridge cross-entropy"]["error"] == measured.numbers["error"]
+    assert rivals["the largest class"]["error"] == pytest.approx(2 / 3)
+    X, y = load_iris(return_X_y=True)
+    forest = RandomForestClassifier(random_state=0)
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    expected = 1 - cross_val_score(forest, X, y, cv=folds).mean()
+    assert rivals["random forest"]["error"] == pytest.approx(expected, abs=0.02)
+
+
+def test_alarms_stand_before_every_number(measured):
+    alarmed = Measured(
+        measured.source,
+        measured.numbers,
+        {**measured.tables, "alarms": [{"kind": "leak", "text": "x alone decides the label."}]},
+    )
+    report = DataReport(alarmed)
+    assert report.alarms == ("x alone decides the label.",)
+    assert report.headline[2].startswith("Distrust the numbers until the alarms")
+    assert str(report).index("Look at this first") < str(report).index("The data")

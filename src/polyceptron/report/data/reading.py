@@ -1,9 +1,10 @@
-"""A file of samples as features and labels, or one error message with all that is wrong with it.
+"""A table of samples as features and labels, or one error message with all that is wrong with it.
 
 Every column gets a role: numbers are used as they are, text of few values is encoded, and columns
 that would mislead (constant ones, dates, those that only number the rows, text that differs from
-row to row) are named and left out, unless they are asked for. Filling and encoding are
-transformers of scikit-learn, which whoever fits a classifier fits with it, on its own rows.
+row to row) are named and left out, unless they are asked for. Text such as "$1,000" or "12 %" is
+read as a number, "?" as a missing value, and the report says so. Filling and encoding are
+transformers of scikit-learn, which are fitted together with a classifier, on the same rows.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer, make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 from polyceptron.data.checks import check_choice
 from polyceptron.data.labels import class_labels
@@ -24,31 +29,37 @@ from polyceptron.files import check_readable
 from polyceptron.report.data.columns import (
     CATEGORY,
     NUMBER,
+    Column,
     column_role,
     column_values,
-    read_percentages,
+    mark_missing_words,
+    read_written_numbers,
 )
-from polyceptron.report.data.table_files import KINDS, read_frame
+from polyceptron.report.data.table_files import TEXT_KINDS, kind_of_file, read_frame
 
 MISSING = ("refuse", "fill", "drop-rows")
 MOST_NAMES_SHOWN = 8  # columns or classes named in a message
 FEWEST_SAMPLES_OF_A_CLASS = 3
-# A target of floats is a number to predict, not a class, if it has more different values than the
-# larger of these: a count, and a share of the rows.
+# A target of numbers is one to predict, not a class, if it has more different values than these:
+# fractions than the larger of a count and a share of the rows; whole numbers, most of a range.
 MOST_NUMERIC_CLASSES = 20
 MOST_NUMERIC_CLASSES_SHARE = 0.1
+MOST_WHOLE_CLASSES = 30
+SHARE_OF_A_DENSE_RANGE = 0.5
 
 
 @dataclass(frozen=True)
 class Table:
-    """Features and labels of a file, and what was done to it.
+    """Features and labels of a table, and what was done to it.
 
     Attributes
     ----------
     X : pandas.DataFrame (n, columns)
     y : array (n,)
     source : str
-        The name of the file.
+        The name of the file, or "the table".
+    target : str
+        The column of the labels.
     categories : tuple of str
         Columns to be encoded.
     left_out : dict
@@ -57,23 +68,25 @@ class Table:
         How many values of each column are missing and to be filled.
     dropped_rows : int
         Rows left out because they had missing values.
+    understood : dict
+        For each column of text that was read as numbers, or as missing values, an example.
+    read_as : str
+        What was assumed of a file of text; empty for UTF-8 with commas.
     """
 
     X: pd.DataFrame
     y: NDArray[Any]
     source: str
+    target: str = "target"
     categories: tuple[str, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
     filled: dict[str, int] = field(default_factory=dict)
     dropped_rows: int = 0
+    understood: dict[str, str] = field(default_factory=dict)
+    read_as: str = ""
 
-    def encoder(self) -> Any:
+    def encoder(self) -> ColumnTransformer:
         """Return a transformer that fills missing values and encodes categories as numbers."""
-        from sklearn.compose import make_column_transformer
-        from sklearn.impute import SimpleImputer
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import OneHotEncoder
-
         numbers = [name for name in self.X.columns if name not in self.categories]
         encode = make_pipeline(
             SimpleImputer(strategy="most_frequent"),
@@ -87,21 +100,23 @@ class Table:
 
 
 def read_samples(
-    path: Path,
+    source: Path | pd.DataFrame,
     target: str | None,
     drop: Sequence[str] = (),
     keep: Sequence[str] = (),
     missing: str = "refuse",
 ) -> Table:
-    """Read samples from CSV, TSV, Parquet or .npz.
+    """Read samples from a file or a data frame.
 
     Parameters
     ----------
-    path : Path
+    source : Path or pandas.DataFrame
+        A file of text (.csv, .tsv, .txt, each also with .gz), .xlsx, .parquet, .feather or .npz.
     target : str or None
         The column, or the array, of the labels; by default 'y' in an .npz file.
     drop, keep : sequence of str
-        Columns that are not looked at, and columns that are used whatever they look like.
+        Columns that are not looked at, and columns that are used whatever they look like. A target
+        that looks like a number to predict is kept as classes.
     missing : {'refuse', 'fill', 'drop-rows'}
         Whether missing values are refused, filled (by the median, or the most frequent value), or
         their rows dropped.
@@ -110,23 +125,17 @@ def read_samples(
     -------
     Table
     """
-    check_readable(path, "table")
     check_choice("missing", missing, MISSING)
-    kind = path.suffix.lower()
-    if kind not in KINDS:
-        raise InvalidInput(
-            f"cannot read {path.name!r}: a table is a file that ends in {', '.join(KINDS)}"
-        )
-    if not target and kind == ".npz":
+    name, frame, is_text = _frame_of(source, target)
+    if not target and isinstance(source, Path) and kind_of_file(source) == ".npz":
         target = "y"
-    frame = read_frame(path, target)
-    target = _check_names(frame, path, target, (*drop, *keep))
+    target = _check_names(frame, name, target, (*drop, *keep))
     features = frame.drop(columns=[target, *drop])
     if features.shape[1] == 0:
         raise InvalidInput("there are no features: every column is the target or dropped")
-    if kind == ".csv":
-        read_percentages(features)
-    roles = {str(name): column_role(features[name], name in keep) for name in features}
+    missing_words = mark_missing_words(features)
+    understood = read_written_numbers(features) | missing_words
+    roles = {str(name): column_role(features[name], name in keep, str(name)) for name in features}
     left_out = {name: role for name, role in roles.items() if role not in (NUMBER, CATEGORY)}
     used = features.drop(columns=list(left_out))
     kept_rows = np.full(len(frame), True)
@@ -136,31 +145,55 @@ def read_samples(
     if used.empty and len(used.columns):
         raise InvalidInput("every row has missing values: give --missing fill, or --drop")
     labels = frame[target][kept_rows]
-    if kind in (".csv", ".tsv") and labels.dtype == object:  # pandas may read a part as numbers
+    if is_text and labels.dtype == object:  # pandas may read a part as numbers
         labels = labels.map(str, na_action="ignore")
     holes = {str(name): int(count) for name, count in used.isna().sum().items() if count}
     X = {str(name): column_values(used[name], roles[str(name)]) for name in used}
     complaints = [
         *_repeated_names(frame.attrs.get("names", {})),
-        *_wrong_labels(labels, target),
+        *_wrong_labels(labels, target, keep),
         *(_missing_values(used, holes) if missing == "refuse" else []),
         *_infinite_values(X),
         *_nothing_left(X, left_out),
     ]
     if complaints:
         raise InvalidInput("; ".join(complaints))
+    return Table(
+        X=pd.DataFrame(X),
+        y=_plain_labels(labels),
+        source=name,
+        target=target,
+        categories=tuple(name for name in X if roles[name] == CATEGORY),
+        left_out=left_out,
+        filled=holes,
+        dropped_rows=int((~kept_rows).sum()),
+        understood={name: text for name, text in understood.items() if name in X},
+        read_as=frame.attrs.get("read_as", ""),
+    )
+
+
+def _frame_of(source: Path | pd.DataFrame, target: str | None) -> tuple[str, pd.DataFrame, bool]:
+    """Return the name of the table, its columns, and whether it was a text."""
+    if isinstance(source, pd.DataFrame):
+        return "the table", source.copy(), False
+    check_readable(source, "table")
+    kind = kind_of_file(source)
+    frame = read_frame(source, target or "y")
+    return source.name, frame, kind in TEXT_KINDS
+
+
+def _plain_labels(labels: Column) -> NDArray[Any]:
+    """Return numbers as they are, and anything else as text."""
     y = labels.to_numpy()
-    if y.dtype.kind not in "iufb":
-        y = y.astype(str)
-    categories = tuple(name for name in X if roles[name] == CATEGORY)
-    n_dropped = int((~kept_rows).sum())
-    return Table(pd.DataFrame(X), y, path.name, categories, left_out, holes, n_dropped)
+    if y.dtype.kind in "iufb":
+        return y
+    return y.astype(str)
 
 
-def _check_names(frame: pd.DataFrame, path: Path, target: str | None, others: Sequence[str]) -> str:
+def _check_names(frame: pd.DataFrame, name: str, target: str | None, others: Sequence[str]) -> str:
     """Return the target if it and all other columns that were named are there."""
     if frame.empty:
-        raise InvalidInput(f"{path.name!r} has no rows")
+        raise InvalidInput(f"{name!r} has no rows")
     frame.columns = frame.columns.astype(str)
     shown = ", ".join(map(repr, frame.columns[:MOST_NAMES_SHOWN]))
     n_more = frame.shape[1] - MOST_NAMES_SHOWN
@@ -210,7 +243,7 @@ def _nothing_left(X: Mapping[str, NDArray[Any]], left_out: Mapping[str, str]) ->
     return [f"no column is left to learn from: {reasons}; --keep uses one all the same"]
 
 
-def _wrong_labels(column: pd.Series[Any], name: str) -> list[str]:
+def _wrong_labels(column: Column, name: str, keep: Sequence[str]) -> list[str]:
     """Return all that is wrong with the target."""
     blank = (column.isna() | column.astype(str).str.strip().eq("")).to_numpy()
     if blank.any():
@@ -219,17 +252,29 @@ def _wrong_labels(column: pd.Series[Any], name: str) -> list[str]:
             f"{blank.argmax() + 1}: drop those rows first"
         ]
     y = column.to_numpy()
-    most = max(MOST_NUMERIC_CLASSES, MOST_NUMERIC_CLASSES_SHARE * y.size)
-    if y.dtype.kind == "f" and np.unique(y).size > most:
+    if name not in keep and _is_a_quantity(y):
         return [
             f"the target {name!r} has {np.unique(y).size} different values in {y.size} rows: that "
-            "is a number to predict, not a class; group it into classes first"
+            f"is a number to predict, not a class; group it into classes first, or give --keep "
+            f"{name} if each number is a class"
         ]
     try:
         class_labels(y, name=f"the target {name!r}")
     except InvalidInput as error:
         return [str(error)]
     return _rare_classes(y, name)
+
+
+def _is_a_quantity(y: NDArray[Any]) -> bool:
+    """Return whether numbers look like a quantity to predict rather than names of classes."""
+    values = np.unique(y) if y.dtype.kind in "iuf" else np.array([])
+    if values.size == 0:
+        return False
+    if y.dtype.kind == "f" and (values % 1 != 0).any():
+        return values.size > max(MOST_NUMERIC_CLASSES, MOST_NUMERIC_CLASSES_SHARE * y.size)
+    is_dense = values.size > SHARE_OF_A_DENSE_RANGE * (float(values[-1]) - float(values[0]) + 1)
+    is_most_rows = values.size > MOST_NUMERIC_CLASSES_SHARE * y.size
+    return values.size > MOST_WHOLE_CLASSES and (is_dense or is_most_rows)
 
 
 def _rare_classes(y: NDArray[Any], name: str) -> list[str]:
