@@ -43,6 +43,7 @@ from polyceptron.questions.prediction_sets import prediction_sets as prediction_
 from polyceptron.questions.ridge import optimal_ridge as optimal_ridge
 from polyceptron.questions.twins import twin_point as twin_point
 from polyceptron.questions.twins import twin_report as twin_report
+from polyceptron.report.data.report import data_report as data_report
 from polyceptron.sides.generalisation import generalisation_error as generalisation_error
 from polyceptron.store import Store as Store
 from polyceptron.students import simulate as simulate

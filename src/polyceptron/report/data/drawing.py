@@ -82,7 +82,7 @@ def _curve_panel(measured: Measured, name: str, label: str) -> pic.Panel:
     points = _symbols(measured.tables[f"{name}_curve"], "n", "value", label="measured")
     return pic.Panel(
         (law, band, points),
-        pic.Axis("training samples", "log", ticks=_round_ticks(law.x)),
+        pic.Axis("training samples", "log", ticks=_round_ticks((*points.x, *law.x))),
         pic.Axis(label, low=0.0),
         legend=pic.Legend(),
     )
@@ -103,7 +103,7 @@ def _reliability_panel(measured: Measured) -> pic.Panel:
     agree = pic.Trace(ends, ends, colour=GREY, dash="dash")
     points = _symbols(bins, "confidence", "accuracy")
     return pic.Panel(
-        (agree, points), pic.Axis("probability given"), pic.Axis("share that is right")
+        (agree, points), pic.Axis("probability given"), pic.Axis("share that is right", high=1.02)
     )
 
 
