@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from html import escape
@@ -181,7 +181,9 @@ def numbers(values: Iterable[Any]) -> Numbers:
     return tuple(math.nan if missing(value) else float(value) for value in values)
 
 
-def trace_of(table: pd.DataFrame, x: str, y: str, error: str = "", **look: Any) -> Trace:
+def trace_of(
+    table: pd.DataFrame | Mapping[str, Any], x: str, y: str, error: str = "", **look: Any
+) -> Trace:
     """Return the trace of columns `x` and `y` of a table, with the bars of column `error`."""
     errors: Numbers = ()
     if error:
