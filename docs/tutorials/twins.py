@@ -80,7 +80,7 @@ print(pc.twin_point(twin, student, 200, directions=20).words)
 
 # %%
 report = pc.twin_report(X, y, train_sizes=[0.2, 0.5, 1.0], draws=2)
-print(textwrap.fill(report.sentence, 88))
+print(textwrap.fill(f"{report.sentence} {report.advice}", 88))
 report.plot()
 
 # %% [markdown]

@@ -14,6 +14,8 @@ A ridge is that of fields wᵀx/√d: LogisticRegression's C is 1/(λd), for two
 alpha of RidgeClassifier is λd. On r leading directions the ridge is λd/r at n/r: the same fit.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -57,6 +59,18 @@ _NAMES = {  # in a legend, and in a sentence
     "isotropic": ("isotropic classes", "a mixture of isotropic classes"),
     "teacher": ("teacher, own spectrum", "a Gaussian teacher with the data's spectrum"),
     "measured": ("measured", ""),
+}
+LARGEST_MISS = 0.25  # of the measured error, up to which a model is said to describe the data
+ADVICE = {
+    "own": "The classes differ in their covariances: try a quadratic rule, and ask `twin_point` of "
+    "`Mixture.from_data(X, y)` what other ridges or sizes would bring.",
+    "pooled": "The classes share their covariance: linear discriminant analysis is made for such "
+    "data, and no rule that is not linear will do better.",
+    "isotropic": "Within the classes all directions are alike: the means of the classes say all, "
+    "and a strong ridge costs little.",
+    "teacher": "The labels cut one cloud of samples in parts: `predicted_curve(X, y)` goes on with "
+    "this theory to sizes that were not measured.",
+    "none": "Trust the measured curve alone, and try a rule that is not linear.",
 }
 
 
@@ -258,39 +272,58 @@ def _means(scores: Array) -> list[float]:
 
 @dataclass(frozen=True)
 class TwinReport:
-    """Measured and twins' error and log-loss against n in `frame`, and what they come to.
+    """Error and log-loss against n as measured and of the twins, and which twin is nearest.
 
-    `off` has for every model the root mean square of ln(model/measured) of the error and of the
-    log-loss and their means, `sentence` which of them describes the data, `caveats` what a twin is
-    not good for.
+    Attributes
+    ----------
+    frame : pandas.DataFrame
+        A row for each model and size, with uncertainties that hold in 99 of 100 cases.
+    off : pandas.DataFrame
+        A row for each model, the nearest first. With the gaps ln(model/measured) of the sizes,
+        `error_largest` is the largest gap by size, `n_largest` where it is, `error` the root mean
+        square of the gaps and `error_mean` their mean; likewise `log_loss` and `log_loss_mean`.
+    sentence : str
+        Which model describes the data, or that none does.
+    advice : str
+        What to do with this answer.
+    caveats : tuple of str
+        What a twin is not good for.
     """
 
     frame: pd.DataFrame
     off: pd.DataFrame
     sentence: str
+    advice: str
     caveats: tuple[str, ...]
 
     def __repr__(self) -> str:
         shown = self.frame.pivot_table(index="n_samples", columns="model", values="error")
-        return "\n".join([shown.round(4).to_string(), "", self.sentence, *self.caveats])
+        words = [self.sentence, self.advice, *self.caveats]
+        return "\n".join([shown.round(4).to_string(), "", *words])
 
     def plot(self, ax: Axes | None = None, score: str = "error", **style: Any) -> Axes:
-        """The error (or `score="log_loss"`) against n: symbols measured, lines of the models."""
+        """Draw the error (or `score="log_loss"`) against n: models as lines, data as symbols."""
         return plot_panel(twins_panel(self.frame, score), ax, style)
 
 
 def twins_panel(table: pd.DataFrame, score: str = "error") -> pic.Panel:
-    """Measured as symbols, each model as a line."""
+    """Return the measured score as symbols and that of each model as a line."""
     traces = []
-    for i, model in enumerate([*MODELS, "measured"]):
+    for model, colour in zip([*MODELS, "measured"], pic.CYCLE, strict=False):
         rows = table[(table["model"] == model) & table[score].notna()].sort_values("n_samples")
-        look: Any = {"label": _NAMES[model][0], "colour": pic.CYCLE[i], "kind": "line"}
+        if rows.empty:
+            continue
+        trace = pic.trace_of(
+            rows,
+            "n_samples",
+            score,
+            f"{score}_uncertainty",
+            label=_NAMES[model][0],
+            colour=colour,
+        )
         if model == "measured":
-            look |= {"kind": "symbols", "marker": "circle", "colour": "#1a1a1a"}
-        if len(rows):
-            columns = rows["n_samples"], rows[score], rows[f"{score}_uncertainty"]
-            x, y, error = map(pic.numbers, columns)
-            traces.append(pic.Trace(x, y, error, **look))
+            trace = replace(trace, kind="symbols", marker="circle", colour="#1a1a1a")
+        traces.append(trace)
     sizes = sorted({x for trace in traces for x in trace.x})
     ticks = tuple(sizes[:: max(len(sizes) // 3, 1)])
     words = "error" if score == "error" else "log-loss"
@@ -389,7 +422,11 @@ def twin_report(
     table["instances"] = [instances.get(str(model), draws) for model in table["model"]]
     table["alpha"] = table["n_samples"] / d
     off = _off(table, _half_a_count(measured))
-    return TwinReport(table, off, _sentence(off), _caveats(moments, d))
+    nearest = off.iloc[0]
+    describes = _describes(nearest)
+    sentence = _sentence(off, describes)
+    advice = ADVICE[str(nearest["model"]) if describes else "none"]
+    return TwinReport(table, off, sentence, advice, _caveats(moments, d))
 
 
 _Scored = tuple[Any, ...]  # a row with the columns _COLUMNS
@@ -425,16 +462,29 @@ def _teacher_rows(Z: Array, index: Any, spec: ERM, measured: MeasuredErrors) -> 
     return rows
 
 
-def _sentence(off: pd.DataFrame) -> str:
-    """Say which model describes the data, and by how much each is off on average."""
+def _describes(nearest: pd.Series[Any]) -> bool:
+    """Return whether the nearest model is near enough at every size, or as far as is known."""
+    largest = abs(nearest["error_largest"])
+    return bool(largest <= max(math.log1p(LARGEST_MISS), nearest["known_to"]))
+
+
+def _sentence(off: pd.DataFrame, describes: bool) -> str:
+    """Say which model describes the data, and by how much each is off at worst."""
     models = []
     for row in off.to_dict("records"):
-        facts = f"{math.expm1(row['error_mean']):+.0%}"
+        worst = math.expm1(row["error_largest"])
+        facts = f"{worst:+.0%} at {row['n_largest']:.0f} samples"
         log_loss = math.expm1(row["log_loss_mean"])
         if math.isfinite(log_loss):
-            facts += f", log-loss {log_loss:+.0%}"
+            facts += f", log-loss {log_loss:+.0%} on average"
         models.append(f"{_NAMES[row['model']][1]} ({facts})")
-    return f"Nearest to the measured error is {', then '.join(models)}."
+    ranking = ", then ".join(models)
+    if describes:
+        return f"Nearest to the measured error at its worst is {ranking}."
+    return (
+        "No Gaussian model describes these data. Nearest to the measured error at its worst is "
+        f"{ranking}."
+    )
 
 
 def _caveats(moments: ClassMoments, d: int) -> tuple[str, ...]:
@@ -454,13 +504,45 @@ def _caveats(moments: ClassMoments, d: int) -> tuple[str, ...]:
 
 
 def _off(table: pd.DataFrame, least: float) -> pd.DataFrame:
-    """Return by model how far ln of error and log-loss are from the measured ones, best first."""
-    real = table[table["model"] == "measured"]
+    """Return for each model how far ln of error and log-loss are from the measured ones.
+
+    The models are ordered by their largest gap at any size. `known_to` is the share of the error
+    at that size that the uncertainties of model and measurement explain. `least` is half a count,
+    added before logarithms are taken.
+    """
+    real = table[table["model"] == "measured"].sort_values("n_samples")
     rows = []
     for model, part in table[table["model"] != "measured"].groupby("model", sort=False):
-        row: dict[str, Any] = {"model": model}
-        for score in ("error", "log_loss"):
-            gap = np.log(part[score].to_numpy() + least) - np.log(real[score].to_numpy() + least)
-            row |= {score: float(np.sqrt(np.mean(gap**2))), f"{score}_mean": float(gap.mean())}
-        rows.append(row)
-    return pd.DataFrame(rows).sort_values("error", ignore_index=True)
+        own = part.sort_values("n_samples")
+        gaps = _gaps(own, real, "error", least)
+        log_loss_gaps = _gaps(own, real, "log_loss", least)
+        worst = int(np.abs(gaps).argmax())
+        uncertainty = math.hypot(
+            own["error_uncertainty"].iloc[worst], real["error_uncertainty"].iloc[worst]
+        )
+        rows.append(
+            {
+                "model": model,
+                "error_largest": float(gaps[worst]),
+                "n_largest": float(own["n_samples"].iloc[worst]),
+                "known_to": uncertainty / (real["error"].iloc[worst] + least),
+                "error": _root_mean_square(gaps),
+                "error_mean": float(gaps.mean()),
+                "log_loss": _root_mean_square(log_loss_gaps),
+                "log_loss_mean": float(log_loss_gaps.mean()),
+            }
+        )
+    off = pd.DataFrame(rows)
+    order = off["error_largest"].abs().sort_values().index
+    return off.loc[order].reset_index(drop=True)
+
+
+def _gaps(model: pd.DataFrame, measured: pd.DataFrame, score: str, least: float) -> Array:
+    """Return ln(model/measured) of a score at each size, shape (s,)."""
+    own = model[score].to_numpy(dtype=float)
+    real = measured[score].to_numpy(dtype=float)
+    return np.asarray(np.log(own + least) - np.log(real + least))
+
+
+def _root_mean_square(gaps: Array) -> float:
+    return float(np.sqrt(np.mean(gaps**2)))

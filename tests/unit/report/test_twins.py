@@ -14,6 +14,7 @@ from tests.references.known_values import TWO_CLUSTERS
 
 import polyceptron as pc
 from polyceptron.data.class_moments import class_moments
+from polyceptron.questions import twins as twins_module
 from polyceptron.questions.twins import projected
 from polyceptron.report.figures import mixture_figures
 from polyceptron.report.figures.agreement import agreement
@@ -195,11 +196,34 @@ def test_report_names_the_nearest_model_and_its_limits():
     X, y = load_wine(return_X_y=True)
     found = pc.twin_report(X, y, train_sizes=[0.5, 1.0], draws=3)
     assert set(found.frame["model"]) == {"measured", "own", "pooled", "isotropic", "teacher"}
-    assert found.off["error"].is_monotonic_increasing
+    assert found.off["error_largest"].abs().is_monotonic_increasing
+    assert found.advice in repr(found)
     nearest = {"own": "own cov", "pooled": "pooled", "isotropic": "isotropic", "teacher": "teacher"}
     assert nearest[found.off["model"][0]] in found.sentence.split(",")[0]
     assert "20 %" in found.caveats[0]
     assert len(found.plot().lines) >= 5
+
+
+def test_a_model_is_ranked_by_its_worst_size():
+    """A model right on average and wrong at both ends comes after one that is a bit off."""
+    sizes = [100, 200, 400]
+    errors = {"measured": [0.2, 0.2, 0.2], "own": [0.24, 0.24, 0.24], "teacher": [0.09, 0.2, 0.4]}
+    table = pd.DataFrame(
+        [
+            {"model": model, "n_samples": n, "error": error, "error_uncertainty": 1e-3}
+            for model, values in errors.items()
+            for n, error in zip(sizes, values, strict=True)
+        ]
+    ).assign(log_loss=np.nan, log_loss_uncertainty=np.nan)
+    off = twins_module._off(table, 0.0)
+    assert off["model"].tolist() == ["own", "teacher"]
+    assert off["error_largest"].tolist() == pytest.approx([math.log(1.2), math.log(0.45)])
+    assert abs(off["error_mean"][1]) < 0.04
+    assert twins_module._describes(off.iloc[0])
+    assert "+20% at 100 samples" in twins_module._sentence(off, True)
+    assert not twins_module._describes(off.iloc[1])
+    none = twins_module._sentence(off.iloc[1:], False)
+    assert none.startswith("No Gaussian model describes these data")
 
 
 @pytest.mark.parametrize(

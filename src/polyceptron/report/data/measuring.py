@@ -439,7 +439,7 @@ class _Measurement:
             random_state=self.seed,
             progress=self.progress,
         )
-        self.numbers["twins"] = " ".join([compared.sentence, *compared.caveats])
+        self.numbers["twins"] = " ".join([compared.sentence, compared.advice, *compared.caveats])
         self.tables["twins"] = _rows(**{str(name): compared.frame[name] for name in compared.frame})
 
 
