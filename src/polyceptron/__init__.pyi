@@ -23,6 +23,7 @@ from polyceptron.problem import BayesOptimal as BayesOptimal
 from polyceptron.problem import Channel as Channel
 from polyceptron.problem import DiscriminantAnalysis as DiscriminantAnalysis
 from polyceptron.problem import Loss as Loss
+from polyceptron.problem import MismatchedBayes as MismatchedBayes
 from polyceptron.problem import Mixture as Mixture
 from polyceptron.problem import OneVsRest as OneVsRest
 from polyceptron.problem import Perceptron as Perceptron
@@ -36,6 +37,7 @@ from polyceptron.questions.calibration import calibration as calibration
 from polyceptron.questions.compare import compare as compare
 from polyceptron.questions.curve import LearningCurve as LearningCurve
 from polyceptron.questions.curve import learning_curve as learning_curve
+from polyceptron.questions.empirical_bayes import empirical_bayes as empirical_bayes
 from polyceptron.questions.landscape import landscape as landscape
 from polyceptron.questions.plan import plan as plan
 from polyceptron.questions.predicted import predicted_curve as predicted_curve

@@ -69,6 +69,8 @@ COLUMNS: tuple[str, ...] = (
     "confusion",  # P(label, predicted), a row for each label
     "intercepts",  # of each class, of mean 0
     "clean_error",  # against the noiseless rule, where labels are noisy
+    "gibbs_error",  # of a draw from the posterior, where its assumptions are its own
+    "gibbs_error_uncertainty",
     "other_error",  # of the rival branch, where the choice of branch is undecided
     "training_error",
     "training_error_uncertainty",
@@ -79,6 +81,8 @@ COLUMNS: tuple[str, ...] = (
     "brier",  # their mean squared distance from the labels
     "calibration_error",  # |accuracy − confidence|, averaged over 15 bins of confidence
     "free_entropy",
+    "evidence",  # ln P(labels | assumptions) per dimension and class direction
+    "evidence_uncertainty",
     "status",
     "dimension",
     "n_samples",

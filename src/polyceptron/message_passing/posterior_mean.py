@@ -47,6 +47,7 @@ from polyceptron.problem.order import Belief
 from polyceptron.problem.penalties import Penalty, Ridge, as_penalty
 from polyceptron.problem.populations import make_teacher
 from polyceptron.problem.priors import WeightsRow
+from polyceptron.problem.specs.mismatched_bayes import check_assumed_variance
 from polyceptron.problem.teacher import AnyTeacher
 
 # V of an ERM is never below this: at V = 0 a step would divide by it.
@@ -66,6 +67,7 @@ def amp(
     model: str = "argmax",
     n_classes: int | None = None,
     noise: Any = "none",
+    prior_variance: float = 1.0,
     features: Any = "isotropic",
     biases: Any = None,
     shares: Any = None,
@@ -101,6 +103,9 @@ def amp(
         k, where not every class has a sample.
     noise : str or Channel, default="none"
         Of the labels: a registered name such as 'gaussian:0.25' or 'flips:0.1', or a `Channel`.
+    prior_variance : float, default=1.0
+        Factor of the variance of the prior, where weights are thought to be larger or smaller than
+        the prior says.
     features : str or Spectrum, default="isotropic"
         Variances of the inputs.
     biases, shares : sequence of float of length k, default=None
@@ -130,18 +135,20 @@ def amp(
     teacher = make_teacher(model, k, prior, noise, features, biases=biases, shares=shares)
     if not teacher.symmetric:
         variances = "full"
+    prior_variance = check_assumed_variance(prior_variance)
     # With a smaller V, fewer than a few samples would lie within √V of a boundary between classes,
     # and the others would tell nothing.
     least_variance = (4 / run.samples.design.n_samples) ** 2
     return run.iterate(
-        _bayes_step(run, teacher, variances, least_variance),
-        _bayes_start(run, teacher, start, variances, least_variance),
+        _bayes_step(run, teacher, prior_variance, variances, least_variance),
+        _bayes_start(run, teacher, prior_variance, start, variances, least_variance),
         Reporting(verbose, callback, checkpoint, checkpoint_every),
         exchangeable=teacher.symmetric,
         settings={
             "method": "amp",
             "biases": repr(_biases(teacher)),
             "prior": teacher.prior.name,
+            "prior_variance": prior_variance,
             "noise": teacher.channel.name,
             "model": model,
             "variances": variances,
@@ -157,19 +164,22 @@ def _biases(teacher: AnyTeacher) -> float | Array:
     return teacher.offsets
 
 
-def _prior_variances(teacher: AnyTeacher, dimension: int) -> Array:
-    """Return the prior variances sθ (d,) of the weights of features scaled to unit variance."""
+def _prior_variances(teacher: AnyTeacher, prior_variance: float, dimension: int) -> Array:
+    """Return the variances sθ (d,) of the weights of features scaled to unit variance, times s²."""
     s, theta = teacher.features.at(dimension)
-    return s * theta
+    return prior_variance * s * theta
 
 
-def _bayes_step(run: Run, teacher: AnyTeacher, variances: str, least_variance: float) -> Step:
+def _bayes_step(
+    run: Run, teacher: AnyTeacher, prior_variance: float, variances: str, least_variance: float
+) -> Step:
     """Return the step of Algorithm 1 with the teacher's channel and prior."""
     design, labels, _ = run.samples
     row = teacher.row
     belief: WeightsRow | ScaledRow = row
-    if not teacher.features.isotropic:
-        belief = ScaledRow(row, np.sqrt(_prior_variances(teacher, design.dimension)))
+    if prior_variance != 1 or not teacher.features.isotropic:
+        of_coordinates = _prior_variances(teacher, prior_variance, design.dimension)
+        belief = ScaledRow(row, np.sqrt(of_coordinates))
     if variances == "full":
         return FullVarianceStep(
             design, labels, run.basis, teacher.channel, belief, least_variance, _biases(teacher)
@@ -179,7 +189,12 @@ def _bayes_step(run: Run, teacher: AnyTeacher, variances: str, least_variance: f
 
 
 def _bayes_start(
-    run: Run, teacher: AnyTeacher, start: str, variances: str, least_variance: float
+    run: Run,
+    teacher: AnyTeacher,
+    prior_variance: float,
+    start: str,
+    variances: str,
+    least_variance: float,
 ) -> Iterate:
     """Return the first iterate: from the prior alone, or at the teacher's own weights."""
     design, _, k = run.samples
@@ -191,8 +206,8 @@ def _bayes_start(
         of_coordinates = np.full(design.dimension, least_variance)
     else:
         weights = np.zeros((k - 1, design.dimension))
-        shared = 1.0
-        of_coordinates = _prior_variances(teacher, design.dimension)
+        shared = prior_variance
+        of_coordinates = _prior_variances(teacher, prior_variance, design.dimension)
     scores = np.zeros((k - 1, design.n_samples))
     if variances == "full":
         return Iterate(weights, np.tile(of_coordinates, (k, 1)), scores)

@@ -35,7 +35,7 @@ def with_scores(teacher: AnyTeacher, student: Student, rows: Iterable[Row]) -> l
         order = _order_parameters(row)
         if order is not None:
             scores = fresh_scores(teacher, student, order)
-        scored.append(make_row(**row, **scores))
+        scored.append(make_row(**{**scores, **row}))  # a student's own score has a bar
     return scored
 
 

@@ -11,6 +11,7 @@ from polyceptron.problem.specs import (
     ClassMeans,
     DiscriminantAnalysis,
     Estimator,
+    MismatchedBayes,
     OneVsRest,
     PosteriorAverage,
     as_estimator,
@@ -21,11 +22,13 @@ from polyceptron.students.bayes import BayesStudent, PosteriorAverageStudent
 from polyceptron.students.class_means import ClassMeansStudent
 from polyceptron.students.erm import ErmStudent
 from polyceptron.students.lda import DiscriminantStudent
+from polyceptron.students.mismatched_bayes import MismatchedBayesStudent
 from polyceptron.students.one_vs_rest import OneVsRestStudent
 
 STUDENTS: dict[type[Estimator], Any] = {
     BayesOptimal: BayesStudent,
     PosteriorAverage: PosteriorAverageStudent,
+    MismatchedBayes: MismatchedBayesStudent,
     ERM: ErmStudent,
     OneVsRest: OneVsRestStudent,
     DiscriminantAnalysis: DiscriminantStudent,

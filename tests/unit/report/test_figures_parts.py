@@ -50,6 +50,7 @@ NAMES = [
     "imbalance",
     "mixtures",
     "twins",
+    "evidence",
 ]
 
 

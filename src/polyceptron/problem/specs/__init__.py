@@ -15,6 +15,8 @@ from polyceptron.problem.specs.base import Probabilities as Probabilities
 from polyceptron.problem.specs.bayes import BayesOptimal as BayesOptimal
 from polyceptron.problem.specs.bayes import PosteriorAverage as PosteriorAverage
 from polyceptron.problem.specs.erm import ERM as ERM
+from polyceptron.problem.specs.mismatched_bayes import MismatchedBayes as MismatchedBayes
+from polyceptron.problem.specs.mismatched_bayes import read_mismatched
 from polyceptron.problem.specs.rules import ClassMeans as ClassMeans
 from polyceptron.problem.specs.rules import DiscriminantAnalysis as DiscriminantAnalysis
 from polyceptron.problem.specs.rules import OneVsRest as OneVsRest
@@ -51,6 +53,14 @@ ESTIMATORS.add(
         PosteriorAverage,
         label="posterior average",
         plain=False,
+    ),
+    Entry(
+        "mismatched-bayes",
+        "a posterior that assumes another noise: mismatched-bayes:NOISE:VARIANCE",
+        MismatchedBayes,
+        label="mismatched Bayes",
+        plain=False,
+        read=read_mismatched,
     ),
     Entry(
         "one-vs-rest",
