@@ -47,6 +47,7 @@ NAMES = [
     "separability",
     "calibration",
     "noisy-phases",
+    "sets",
     "imbalance",
     "mixtures",
     "twins",

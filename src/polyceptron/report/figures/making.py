@@ -13,7 +13,7 @@ from polyceptron.lab.results import write_csv
 from polyceptron.pictures.matplotlib_figure import check_drawing, save_figure
 from polyceptron.report.figures import bayes_figures as bayes
 from polyceptron.report.figures import erm_figures as erm
-from polyceptron.report.figures import evidence_figures, margin_figure, rivals_figure, set_figures
+from polyceptron.report.figures import evidence_figure, margin_figure, rivals_figure, set_figures
 from polyceptron.report.figures import mixture_figures as mixed
 from polyceptron.report.figures import noisy_figures as noisy
 from polyceptron.report.figures.agreement import agreement
@@ -50,7 +50,7 @@ FIGURES: dict[str, FigureSpec] = {
         mixed.imbalance,
         mixed.mixtures,
         mixed.twins,
-        evidence_figures.evidence,
+        evidence_figure.evidence,
     )
 }
 

@@ -12,8 +12,11 @@ from polyceptron.pictures import parts as pic
 from polyceptron.pictures.curves import ERROR
 from polyceptron.problem import MismatchedBayes, Teacher
 from polyceptron.questions.empirical_bayes import empirical_bayes
-from polyceptron.report.figures import figure_spec as spec
-from polyceptron.rows import Status
+from polyceptron.report.figures.computations import Computation, ask
+from polyceptron.report.figures.figure_rows import figure_row, smooth_rows
+from polyceptron.report.figures.figure_spec import figure
+from polyceptron.report.figures.profiles import Profile
+from polyceptron.rows import Row, Status
 from polyceptron.students import student_of
 from polyceptron.theory.bayes.fixed_points import bayes_rows
 
@@ -27,21 +30,21 @@ AMOUNTS_ABOVE_THREE_CLASSES = (1.0, 4.0, 16.0)  # each takes ten seconds
 TOLERANCE_UP_TO_THREE_CLASSES = 1e-4  # of an error whose last digits no reader sees
 
 
-def assumed_rows(n_classes: int, alpha: float, tol: float, most: int) -> list[spec.Row]:
+def assumed_rows(n_classes: int, alpha: float, tol: float, most: int) -> list[Row]:
     """Return evidence and errors against the assumed Δ, at one α, and the Bayes-optimal row."""
     teacher = Teacher(n_classes, noise=NOISE)
 
-    def at(variance: float) -> list[spec.Row]:
+    def at(variance: float) -> list[Row]:
         student = student_of(MismatchedBayes(f"gaussian:{variance!r}"))
         (row,) = student.rows(teacher, alpha, tol=tol)
         return [row | {"part": "assumed", "assumed_variance": variance}]
 
     low, high = VARIANCES
-    rows = spec.smooth_rows(at, low, high, most, x="assumed_variance", y=ERROR, log=True)
+    rows = smooth_rows(at, low, high, most, x="assumed_variance", y=ERROR, log=True)
     return rows + [row | {"part": "bayes"} for row in bayes_rows(teacher, [alpha], tol=tol)]
 
 
-def chosen_rows(n_classes: int, alphas: list[float], tol: float) -> list[spec.Row]:
+def chosen_rows(n_classes: int, alphas: list[float], tol: float) -> list[Row]:
     """Return, at each α, what the evidence and the error choose, and their errors."""
     teacher = Teacher(n_classes, noise=NOISE)
     rows = []
@@ -49,7 +52,7 @@ def chosen_rows(n_classes: int, alphas: list[float], tol: float) -> list[spec.Ro
         found = empirical_bayes(teacher, alpha, tol=tol)
         for part, choice in (("evidence", found.by_evidence), ("error", found.by_error)):
             rows.append(
-                spec.figure_row(
+                figure_row(
                     "theory",
                     f"mismatched-bayes:{choice.noise}",
                     n_classes=n_classes,
@@ -67,7 +70,7 @@ def chosen_rows(n_classes: int, alphas: list[float], tol: float) -> list[spec.Ro
     return rows
 
 
-def _computations(profile: spec.Profile) -> list[spec.Computation]:
+def _computations(profile: Profile) -> list[Computation]:
     asked = []
     for k in CLASSES:
         tol = TOLERANCE_UP_TO_THREE_CLASSES
@@ -77,12 +80,12 @@ def _computations(profile: spec.Profile) -> list[spec.Computation]:
             tol = profile.error_tolerance
             most = min(most, N_VARIANCES_ABOVE_THREE_CLASSES)
             alphas = profile.thin(AMOUNTS_ABOVE_THREE_CLASSES)
-        asked.append(spec.ask(assumed_rows, n_classes=k, alpha=ALPHA, tol=tol, most=most))
-        asked.append(spec.ask(chosen_rows, n_classes=k, alphas=alphas, tol=tol))
+        asked.append(ask(assumed_rows, n_classes=k, alpha=ALPHA, tol=tol, most=most))
+        asked.append(ask(chosen_rows, n_classes=k, alphas=alphas, tol=tol))
     return asked
 
 
-@spec.figure("evidence", "Empirical Bayes with a wrong noise", computations=_computations)
+@figure("evidence", "Empirical Bayes with a wrong noise", computations=_computations)
 def evidence(table: pd.DataFrame) -> pic.Picture:
     """A tenth of the labels is flipped, and the posterior assumes Gaussian noise of variance *Δ*.
     Above, at *α* = 4: its error over the Bayes-optimal one; the circle is the *Δ* of largest
