@@ -27,7 +27,7 @@ count into each other's line.
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -70,7 +70,11 @@ _share_of_this_code: ContextVar[Share | None] = ContextVar("share_of_this_code",
 
 
 def steps(
-    values: Iterable[_Item], count: int | None = None, *, growth: float = 1.0
+    values: Iterable[_Item],
+    count: int | None = None,
+    *,
+    growth: float = 1.0,
+    durations: Sequence[float] | None = None,
 ) -> Generator[_Item, None, None]:
     """Give the values one by one, and count each as a part of the work while somebody waits.
 
@@ -83,6 +87,8 @@ def steps(
         How many values there will be; without it `values` are put in a list and counted.
     growth : float
         A part takes `growth` times as long as the one before.
+    durations : sequence of float, optional
+        How long each part takes, in any unit, in place of `growth`.
 
     Examples
     --------
@@ -97,7 +103,8 @@ def steps(
         values = list(values)
         count = len(values)
     source = iter(values)
-    durations = [growth**i for i in range(count)]
+    if durations is None:
+        durations = [growth**i for i in range(count)]
     total = sum(durations)
     start = whole.start
     try:
@@ -134,16 +141,24 @@ class _StatusLine:
         self.message = message
         self.done = 0.0
         self.begin = time.monotonic()
+        self.time_of_report = self.begin
+        self.longest_part = 0.0  # seconds between two reports
         self.show: Callable[[str], object] = str  # set by who rewrites a line on a terminal
 
     def text(self) -> str:
-        """Return the line as it is now."""
+        """Return the line as it is now.
+
+        The time left assumes that parts to come take as long as those that are done. While a part
+        takes longer than any before it, this is too short, and the line says so.
+        """
         if not FIRST_SHARE_WITH_TIME_LEFT < self.done < LAST_SHARE_WITH_TIME_LEFT:
             return self.message
-        seconds_left = (time.monotonic() - self.begin) * (1 / self.done - 1)
-        return (
-            f"{self.message}: {100 * self.done:.0f} %, about {describe_seconds(seconds_left)} left"
-        )
+        now = time.monotonic()
+        left = describe_seconds((now - self.begin) * (1 / self.done - 1))
+        bound = "about"
+        if now - self.time_of_report > self.longest_part:
+            bound = "at least"
+        return f"{self.message}: {100 * self.done:.0f} %, {bound} {left} left"
 
     def change_message(self, message: str) -> None:
         """Replace the message and show the line."""
@@ -152,7 +167,11 @@ class _StatusLine:
 
     def report(self, done: float) -> None:
         """Take note of the share that is done, and show the line."""
-        self.done = max(self.done, done)
+        if done > self.done:
+            now = time.monotonic()
+            self.longest_part = max(self.longest_part, now - self.time_of_report)
+            self.time_of_report = now
+            self.done = done
         self.show(self.text())
 
 
@@ -182,11 +201,21 @@ def waiting(message: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def _rewritten_on_terminal(line: _StatusLine) -> Iterator[None]:
-    """Keep one line of the terminal up to date, with a spinner."""
-    from rich.console import Console  # takes 0.1 s to import
+    """Keep one line of the terminal up to date, with a spinner.
 
-    with Console(stderr=True).status(line.message) as status:
-        line.show = status.update
+    What is printed on the same terminal appears above the line. Standard output that goes into a
+    file is left alone.
+    """
+    from rich.console import Console  # takes 0.1 s to import
+    from rich.live import Live
+    from rich.spinner import Spinner
+
+    spinner = Spinner("dots", line.message, style="status.spinner")
+    prints_on_terminal = sys.stdout is not None and sys.stdout.isatty()
+    with Live(
+        spinner, console=Console(stderr=True), transient=True, redirect_stdout=prints_on_terminal
+    ):
+        line.show = lambda text: spinner.update(text=text)
         yield
 
 

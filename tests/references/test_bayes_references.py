@@ -11,6 +11,9 @@ from polyceptron.report.verify import BAYES, THRESHOLD_DIGITS, THRESHOLDS
 from polyceptron.theory.bayes.fixed_points import fixed_points
 from polyceptron.theory.bayes.transitions import transitions
 
+# How far the numbers that the paper prints may be from the exact ones.
+ROOM_OF_THE_PAPER = {"1.249": 5e-3, "1.493": 1e-3, "2.45": 0.06, "2.89": 0.01}
+
 
 @pytest.mark.parametrize(("name", "teacher", "values", "paper"), THRESHOLDS)
 def test_transitions(name, teacher, values, paper):
@@ -20,8 +23,8 @@ def test_transitions(name, teacher, values, paper):
     assert (found.alpha_it, found.alpha_algo) == pytest.approx(values, abs=THRESHOLD_DIGITS)
     assert max(found.alpha_it_uncertainty, found.alpha_algo_uncertainty) < 1e-9
     both = (found.alpha_it, found.alpha_algo)
-    for ours, (printed, room) in zip(both, paper, strict=False):
-        assert abs(ours - printed) < room
+    for ours, printed in zip(both, paper, strict=False):
+        assert abs(ours - float(printed)) < ROOM_OF_THE_PAPER[printed]
 
 
 @pytest.mark.parametrize(("k", "noise", "alpha", "error", "digits"), BAYES)

@@ -207,7 +207,7 @@ def test_parts_of_parts_are_one_share_with_a_time_left(capsys, monkeypatch):
                     break
             if part == "b":
                 time.sleep(0.5)
-    assert re.fullmatch(r"solving: 50 %, about \d\.\d s left \.\.\.\n", capsys.readouterr().err)
+    assert re.fullmatch(r"solving: 50 %, at least \d\.\d s left \.\.\.\n", capsys.readouterr().err)
     assert list(progress.steps([1, 2])) == [1, 2]  # where nobody listens
     with progress.waiting("begun"):
         for part in progress.steps(range(1000)):
@@ -257,6 +257,20 @@ def test_a_terminal_gets_a_spinner():
         pass
     os.close(ours)
     assert b"counting" in seen
+
+
+@pytest.mark.process
+def test_results_go_into_their_file_while_a_terminal_shows_progress(tmp_path):
+    ours, theirs = pty.openpty()
+    code = (
+        "from polyceptron.progress import waiting\nwith waiting('counting'):\n    print('a result')"
+    )
+    path = tmp_path / "results.txt"
+    with path.open("w") as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file, stderr=theirs, check=True)
+    os.close(theirs)
+    os.close(ours)
+    assert path.read_text() == "a result\n"
 
 
 @pytest.mark.process

@@ -33,7 +33,12 @@ def test_everything_holds_on_this_machine(monkeypatch):
     monkeypatch.setattr(package, "trace_rows", lambda *a, **more: runs(*a, **more | {"runs": 4}))
     result = invoke(app, ["verify", "--json"])
     rows = json.loads(result.stdout)
-    assert [row["check"] for row in rows if row["verdict"] != "ok"] == []
+    assert [row["check"] for row in rows if row["verdict"] == "off"] == []
+    differing = {row["check"]: row["note"] for row in rows if row["verdict"] == "differs"}
+    assert differing == {
+        "α_IT, classical perceptron": "differs from the paper's 1.249: see the paper map",
+        "α_IT, argmax, k = 3, Rademacher": "differs from the paper's 2.45: see the paper map",
+    }
     assert result.exit_code == 0
     assert len(rows) > 50
     sources = {row["source"] for row in rows}
@@ -86,6 +91,27 @@ def test_verdicts():
     assert Check("a", math.inf, 1.1, "s", 1.0).verdict == "off"
 
 
+def test_a_printed_number_is_held_to_its_digits_and_decides_nothing():
+    assert package.printed_check("a", 2.454, "2.45").verdict == "ok"
+    assert package.printed_check("a", 2.456, "2.45").verdict == "differs"
+    assert package.printed_check("a", math.nan, "2.45").verdict == "off"
+
+
+def test_each_check_is_given_as_it_ends(monkeypatch):
+    """The second is not computed before the first was taken."""
+    computed = []
+
+    def group(full):
+        for name in ("first", "second"):
+            computed.append(name)
+            yield Check(name, 1.0, 1.0, "closed form", 1e-9)
+
+    quick(monkeypatch, group=group)
+    checks = package.verify()
+    assert next(checks).check == "first"
+    assert computed == ["first"]
+
+
 def test_sampled_checks_allow_four_standard_errors():
     check = sampled_check("a", 0.0, [1.0, -1.0, 1.0, -1.0], "runs", slack=0.5)
     assert check.reference == 0
@@ -95,5 +121,5 @@ def test_sampled_checks_allow_four_standard_errors():
 def test_progress_names_every_group(monkeypatch):
     quick(monkeypatch, one=lambda full: iter(()), two=lambda full: iter(()))
     seen = []
-    assert package.verify(progress=seen.append) == []
+    assert list(package.verify(progress=seen.append)) == []
     assert seen == ["one", "two"]
