@@ -61,11 +61,14 @@ def one_blas_thread() -> AbstractContextManager[Any]:
 
 
 def with_one_blas_thread(function: Callable[P, T]) -> Callable[P, T]:
-    """Run a function with one thread of linear algebra: for short products more threads wait."""
+    """Run a function with one thread of linear algebra: for short products more threads wait.
+
+    Underflow inside it is meant: densities far out and shares of what cannot be are 0.
+    """
 
     @wraps(function)
     def called(*args: P.args, **options: P.kwargs) -> T:
-        with one_blas_thread():
+        with one_blas_thread(), np.errstate(under="ignore"):
             return function(*args, **options)
 
     return called
