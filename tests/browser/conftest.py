@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import psutil
@@ -38,8 +38,16 @@ ARGUMENTS = [
 PATIENCE = 300_000  # milliseconds; only ends a test that hangs
 
 
+class Running(NamedTuple):
+    """The command at work: the address of its page, its process, and the token of its address."""
+
+    address: str
+    process: psutil.Process
+    token: str
+
+
 @pytest.fixture(scope="package")
-def server() -> Iterator[tuple[str, psutil.Process]]:
+def server() -> Iterator[Running]:
     """The command itself on a free port, stopped as a user stops it."""
     code = "from polyceptron.cli import main; main()"
     process = subprocess.Popen(
@@ -52,12 +60,12 @@ def server() -> Iterator[tuple[str, psutil.Process]]:
     )
     assert process.stdout is not None
     line = process.stdout.readline()
-    found = re.search(r"http://127\.0\.0\.1:\d+/", line)
+    found = re.search(r"(http://127\.0\.0\.1:\d+/)\?token=(\S+)", line)
     if found is None:
         process.kill()
         pytest.fail(f"no address from explore: {line!r} {process.communicate()[1]!r}")
     here = psutil.Process(process.pid)
-    yield found.group(), here
+    yield Running(found.group(1), here, found.group(2))
     workers = here.children(recursive=True)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE / 1000)
@@ -219,11 +227,12 @@ class Visit:
 
 
 @pytest.fixture(scope="package")
-def regular(chromium: Any, server: Any) -> Visit:
+def regular(chromium: Any, server: Running) -> Visit:
     """A visitor who stays: the page is loaded once, on a narrow screen, where its settings fold."""
-    one = Visit(chromium, server[0])
+    one = Visit(chromium, server.address)
     one.resize(400)
-    one.open("?estimators=square")  # among the first curves, which every server computes
+    # The first curves, which every server computes; the browser keeps what the token gave it.
+    one.open(f"?token={server.token}&estimators=square")
     assert not one.page.locator("#settings-fold").evaluate("fold => fold.open")
     return one
 
@@ -237,9 +246,9 @@ def visit(regular: Visit) -> Iterator[Visit]:
 
 
 @pytest.fixture
-def stranger(chromium: Any, server: Any) -> Iterator[Visit]:
+def stranger(chromium: Any, regular: Visit) -> Iterator[Visit]:
     """Another page of the same browser, which has seen nothing yet."""
-    one = Visit(chromium, server[0])
+    one = Visit(chromium, regular.address)
     yield one
     one.page.close()
     assert (one.complaints, one.elsewhere) == ([], [])

@@ -15,10 +15,11 @@ import pytest
 from tests.browser.conftest import PATIENCE, until
 from werkzeug.serving import make_server
 
-from polyceptron.report.explorer import work_queue
+from polyceptron.report.explorer import work_queue, worker_process
 from polyceptron.report.explorer.request_guard import CALLBACK, RequestGuard
 from polyceptron.report.explorer.server import make_app
-from polyceptron.report.explorer.work_queue import Sessions, WorkQueue
+from polyceptron.report.explorer.sessions import Sessions
+from polyceptron.report.explorer.work_queue import WorkQueue
 
 SIMULATION = "&run=simulation:amp,dimension:40,places:2,runs:1"
 OWN = "/?estimators=square&points=4&k=2&prior=gaussian" + SIMULATION
@@ -73,7 +74,7 @@ class Inside:
     alive = True
 
     def work(self, task: Any, *limits: object) -> Iterator[Any]:
-        yield from work_queue.answers(task)
+        yield from worker_process.answers(task)
 
     def kill(self) -> None:
         self.alive = False

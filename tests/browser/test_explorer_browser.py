@@ -70,6 +70,7 @@ def test_the_page_opens_with_curves_and_controls_of_each_kind_move_them(visit: A
     # Classes that differ have recalls and a confusion matrix.
     page.get_by_label("Gaussian clusters").check()
     visit.wait_for_setting("model", "mixture")
+    page.get_by_text("Shares of the classes").click()
     share = page.get_by_label("Class 2", exact=True)
     share.focus()
     share.press("Home")
@@ -119,13 +120,13 @@ def test_curves_are_downloaded_and_a_simulation_is_cancelled(
     visit.wait_for_setting("runs", "50")
     visit.wait_for_setting("dimension", "700")
     page.evaluate("window.late = true")
-    known = {child.pid for child in server[1].children(recursive=True)}
+    known = {child.pid for child in server.process.children(recursive=True)}
     page.get_by_role("button", name="Add simulation").click()
     running = page.locator("#slot-0")
     running.get_by_role("progressbar").wait_for()
     until(page, "document.querySelector('#progress-0').value > 5")
     # Its process is there while it runs and gone when it is cancelled.
-    started = [c for c in server[1].children(recursive=True) if c.pid not in known]
+    started = [c for c in server.process.children(recursive=True) if c.pid not in known]
     assert started
     running.get_by_role("button", name="Cancel").click()
     running.get_by_text("cancelled").wait_for()
@@ -156,7 +157,13 @@ def test_a_shared_link_shows_the_same_visitors_do_not_mix_and_a_wild_link_gets_a
     visit.page.get_by_label("Dimension d", exact=True).fill("77")
     visit.wait_for_setting("run", "simulation:amp,dimension:60")
     assert visit.page.locator("label[for=link]").inner_text() == "Link for this machine"
-    until(visit.page, "location.href === document.querySelector('#link').value")
+    link = "new URL(document.querySelector('#link').value)"
+    shared = f"[...{link}.searchParams].filter(([name]) => name !== 'token')"
+    until(
+        visit.page,
+        f"new URLSearchParams({shared}).toString()"
+        " === new URLSearchParams(location.search).toString()",
+    )
     visit.wait_until_gone("AMP")
     other = stranger
     other.page.goto(visit.page.locator("#link").input_value())
@@ -175,10 +182,73 @@ def test_a_shared_link_shows_the_same_visitors_do_not_mix_and_a_wild_link_gets_a
     other.wait_for_curve("AMP, d = 60", "t.x.length === 3")  # the other's own stays
     other.open("?k=1e99&prior=%3Cscript%3E")
     other.page.get_by_role("alert").get_by_text("This link cannot be shown").wait_for()
-    # A control out of its range: a sentence as well, and the figures stay.
+    # A control out of its range: a sentence as well. The figures stay, and are called old.
     visit.page.get_by_label("Classes k", exact=True).fill("77")
-    visit.page.get_by_role("alert").get_by_text("from 2 to 50").wait_for()
+    visit.page.get_by_role("alert").get_by_text("from 2 to 50, got 77").wait_for()
+    visit.page.get_by_role("alert").get_by_text("still show the settings before").wait_for()
     visit.wait_for_curve("Bayes-optimal")
+    until(visit.page, "document.querySelector('#learning-plot').className === 'plot stale'")
+    assert not visit.page.locator("#status").is_visible()
+    visit.page.get_by_label("Classes k", exact=True).fill("3")
+    visit.ready()
+    assert visit.page.locator("#status").is_visible()
+
+
+def test_what_is_typed_again_after_going_back_is_taken(visit: Any) -> None:
+    """An input for numbers kept what it had told, and did not tell it again."""
+    page = visit.page
+    visit.open("?estimators=square&points=5")
+    box = page.get_by_label("Classes k", exact=True)
+    box.fill("2")
+    visit.wait_for_setting("k", "2")
+    page.go_back()
+    until(page, "document.querySelector('#control-k').value === '3'")
+    visit.ready()
+    box.fill("2")
+    visit.wait_for_setting("k", "2")
+
+
+def test_clusters_are_simulated_by_what_works(visit: Any) -> None:
+    """Message passing, which the page opens with, has no rule for clusters."""
+    visit.open("?estimators=square&points=5&high=2.0" + SMALL)
+    visit.page.get_by_label("Gaussian clusters").check()
+    visit.wait_for_setting("simulation", "cross-entropy")
+    assert visit.page.get_by_text("Method: cross-entropy").is_visible()
+    visit.page.get_by_role("button", name="Add simulation").click()
+    visit.simulation(0).get_by_text("3 of 3, finished").wait_for()
+
+
+def test_the_chosen_alpha_follows_the_axis(visit: Any) -> None:
+    visit.open("?estimators=square&points=5&high=4.0&alpha=3.9")
+    visit.page.get_by_label("α to", exact=True).fill("2.5")
+    visit.wait_for_setting("alpha", "2.5")
+    visit.open("?estimators=bayes&points=5&alpha=3.9")  # the range follows the transitions
+    visit.page.get_by_label("Classes k", exact=True).fill("2")
+    visit.wait_for_setting("alpha", "3.5")
+    assert visit.page.get_by_label("Chosen α").input_value() == "3.5"
+
+
+def test_the_link_is_copied_and_cards_are_in_sight(visit: Any) -> None:
+    page = visit.page
+    visit.open("?estimators=square&points=5")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    for name in ("Add simulation", "Copy link", "Download page (HTML)"):
+        box = page.get_by_role("button", name=name).bounding_box()
+        assert box["y"] + box["height"] <= 800
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy link").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == page.locator("#link").input_value()
+    assert "token=" in copied
+    page.get_by_label("Gaussian weights", exact=True).check()
+    page.get_by_role("button", name="Copy link").wait_for()
+    note = page.locator("#landscape-note")
+    assert "barrier is the minimum between two maxima" in note.inner_text()
+    group = page.locator(".group").first
+    group.locator("summary").first.click()  # settings fold in groups
+    assert not page.get_by_label("Classes k", exact=True).is_visible()
+    group.locator("summary").first.click()
 
 
 LOOKS = """
@@ -278,7 +348,7 @@ def _every_control_is_reached_with_the_tab_key(page: Any) -> None:
     wanted = set(
         page.evaluate(
             """[...document.querySelectorAll('.page input, .page button')].filter(e =>
-                 !e.disabled && e.tabIndex >= 0 && e.offsetParent
+                 !e.disabled && e.tabIndex >= 0 && e.offsetParent && e.checkVisibility()
                  && !(e.type === 'radio' && !e.checked) && !e.closest('.js-plotly-plot'))
                .map((e, i) => { e.dataset.stop = `stop ${i}`; return e.dataset.stop; })"""
         )
@@ -308,13 +378,13 @@ def test_names_contrast_keyboard_and_width_and_what_is_out_of_date_is_dimmed(
     assert page.evaluate(CONTRAST) == []
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     _every_control_is_reached_with_the_tab_key(page)
-    _old_curves_are_dimmed_and_the_range_follows(visit, server[1].children(recursive=True))
+    _old_curves_are_dimmed_and_the_range_follows(visit, server.process.children(recursive=True))
     assert page.title() == "polyceptron explorer"
     assert page.locator("html").get_attribute("lang") == "en"
     assert page.locator("h1").count() == 1
     nameless = page.evaluate(
         """[...document.querySelectorAll('input, button, select, textarea')].filter(e =>
-             !(e.labels && e.labels.length && e.labels[0].innerText.trim())
+             !(e.labels && e.labels.length && e.labels[0].textContent.trim())
              && !e.innerText.trim() && !e.getAttribute('aria-label')).map(e => e.outerHTML)"""
     )
     assert nameless == []

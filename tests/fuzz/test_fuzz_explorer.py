@@ -15,19 +15,21 @@ from polyceptron.errors import InvalidInput
 
 pytest.importorskip("dash")
 
-from polyceptron.report.explorer.page_content import python_lines, to_csv
+from polyceptron.report.explorer.links import from_query
+from polyceptron.report.explorer.page_content import to_csv
 from polyceptron.report.explorer.page_figures import phase_words
 from polyceptron.report.explorer.page_tasks import tasks_of
 from polyceptron.report.explorer.request_guard import CALLBACK
+from polyceptron.report.explorer.script import python_lines
 from polyceptron.report.explorer.server import make_app
+from polyceptron.report.explorer.sessions import Sessions
 from polyceptron.report.explorer.settings import (
     NAMES,
     PageSettings,
     check_simulation,
-    from_query,
     make_settings,
 )
-from polyceptron.report.explorer.work_queue import Job, Sessions
+from polyceptron.report.explorer.work_queue import Job
 
 JUNK = st.recursive(
     st.one_of(st.none(), st.booleans(), st.floats(), st.integers(), st.text(max_size=8)),

@@ -21,7 +21,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAZY = {PACKAGE / "cli", PACKAGE / "__main__.py", PACKAGE / "__init__.py"}
 MODULE_NAME = re.compile(rf"^(polyceptron\.)?({'|'.join(ROOMS)})(\.[a-z_]\w*)+$")
 # A file of the page, and the module that a worker process runs.
-ALLOWED = {"report.html", "polyceptron.report.explorer.work_queue"}
+ALLOWED = {"report.html", "polyceptron.report.explorer.worker_process"}
 
 
 def is_lazy(path: Path) -> bool:

@@ -503,6 +503,7 @@ def explore(
         show_default="this machine only",
     ),
     browser: bool = setting(True, "Open the page in a browser.", "--browser/--no-browser"),
+    no_token: bool = setting(False, "Serve the page without a token in its address.", "--no-token"),
 ) -> None:
     """Explore learning curves and simulations in a browser.
 
@@ -510,13 +511,21 @@ def explore(
     curve after 180 s and a simulation after 300 s, or when either needs more than 0.8 GB of memory;
     the page then says so.
 
+    The address holds a token, so that no other account of this machine can compute here.
+
     Example: polyceptron explore --port 8051
     """
     require_dash()
-    key = None if host is None else secrets.token_urlsafe(16)
+    if no_token and host is not None:
+        raise InvalidInput(
+            "--no-token is for this machine only: leave out --host, or keep the token"
+        )
+    key = None
+    if not no_token:
+        key = secrets.token_urlsafe(16)
     with listen(port, host or LOOPBACK) as here:
         address = address_of(here, host or LOOPBACK, key)
-        if key is not None:
+        if host is not None:
             sys.stderr.write(WARNING)
         typer.echo(f"open {address} (stop with Ctrl-C)")
         sys.stdout.flush()

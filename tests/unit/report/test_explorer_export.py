@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 
 import polyceptron as pc
 from polyceptron.questions.drawn_curve import drawn_parts
-from polyceptron.report.explorer.page_content import caption, page_html, python_lines, to_csv
+from polyceptron.report.explorer.links import from_query, to_query
+from polyceptron.report.explorer.page_content import page_html, to_csv
 from polyceptron.report.explorer.page_figures import (
     BAND,
     Simulated,
@@ -28,14 +29,8 @@ from polyceptron.report.explorer.page_figures import (
     without,
 )
 from polyceptron.report.explorer.page_tasks import key_of, perform, simulation_messages, tasks_of
-from polyceptron.report.explorer.settings import (
-    SCORES,
-    SETTINGS,
-    PageSettings,
-    from_query,
-    make_settings,
-    to_query,
-)
+from polyceptron.report.explorer.script import caption, python_lines
+from polyceptron.report.explorer.settings import SCORES, SETTINGS, PageSettings, make_settings
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,10 @@ import re
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -19,11 +22,14 @@ from typer.testing import CliRunner
 from polyceptron.cli import app as shell
 from polyceptron.cli.report_commands import address_of, listen, require_dash
 from polyceptron.errors import InvalidInput
+from polyceptron.report.explorer import server
+from polyceptron.report.explorer.controls import Choice
 from polyceptron.report.explorer.layout import shown_values
 from polyceptron.report.explorer.request_guard import CALLBACK
 from polyceptron.report.explorer.server import make_app
-from polyceptron.report.explorer.settings import NAMES, SETTINGS, Choice, PageSettings
-from polyceptron.report.explorer.work_queue import Job, Sessions
+from polyceptron.report.explorer.sessions import Sessions
+from polyceptron.report.explorer.settings import NAMES, SETTINGS, PageSettings
+from polyceptron.report.explorer.work_queue import Job
 
 HERE = "127.0.0.1:8050"
 FROM_HERE = {"Host": HERE, "Origin": f"http://{HERE}", "Sec-Fetch-Site": "same-origin"}
@@ -287,6 +293,112 @@ def test_for_other_machines_the_address_holds_a_key() -> None:
     sessions.close()
 
 
+def test_on_this_machine_too_the_address_holds_a_key() -> None:
+    """Any account of the machine can send every header that a page of ours sends."""
+    sessions = Sessions(NoTheory())  # type: ignore[arg-type]
+    browser = Browser.__new__(Browser)
+    browser.http = make_app(sessions, key="secret key").server.test_client()
+    for path in ("/", "/_dash-layout", "/_dash-dependencies"):
+        assert browser.get(path).status_code == 403
+    assert browser.http.post(CALLBACK, json={}, headers=FROM_HERE).status_code == 403
+    assert browser.get("/?token=secret+key").status_code == 303
+    layout = browser.get("/_dash-layout").text
+    assert '"Link for this machine"' in layout
+    assert '"secret key"' in layout
+    sessions.close()
+
+
+ODD_STORES = [
+    ("drawn.data", [[], [1], "text", 3, True, 1.5]),
+    ("settings.data", [[], "text", 3, True]),
+    ("simulations-changed.data", [[], "text", {}, True, 1.5]),
+]
+
+
+@pytest.mark.parametrize(("name", "values"), ODD_STORES)
+def test_a_store_of_another_type_is_a_bad_request(
+    client: Browser, name: str, values: list[Any]
+) -> None:
+    """A press of a button with odd data was an error of the server, with a traceback."""
+    for value in values:
+        for words in ("simulation-message", "python.children", "download.data"):
+            body = client.body(words, {name: value, "simulate.n_clicks": 1}, ["simulate.n_clicks"])
+            if "simulation-message" not in words:
+                body["changedPropIds"] = []
+            if name not in str(body["inputs"] + body["state"]).replace("', 'property': '", "."):
+                continue
+            answer = client.post(body)
+            assert (answer.status_code, answer.mimetype) == (400, "text/plain"), (words, value)
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    """An explorer without work that listens, with short times."""
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 20)
+    monkeypatch.setattr(server, "SECONDS_OF_CONNECTION", 2.0)
+    sessions = Sessions(NoTheory())  # type: ignore[arg-type]
+    with listen(0) as here:
+        running = server.BoundedServer("127.0.0.1", here, make_app(sessions).server)
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+        yield here.getsockname()
+        running.shutdown()
+        thread.join()
+    sessions.close()
+
+
+def answer_of(address: tuple[str, int]) -> str:
+    """What the page answers to a visitor who comes now."""
+    with socket.create_connection(address, timeout=30) as visitor:
+        visitor.sendall(b"GET / HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
+        return visitor.recv(100).decode().splitlines()[0]
+
+
+@pytest.mark.process
+def test_a_hundred_connections_that_say_nothing_do_not_keep_a_visitor_out(
+    served: tuple[str, int],
+) -> None:
+    silent = [socket.create_connection(served, timeout=30) for _ in range(100)]
+    assert answer_of(served).endswith("200 OK")
+    assert silent[0].recv(1) == b""  # the oldest have given way
+    for connection in silent:
+        connection.close()
+
+
+@pytest.mark.process
+def test_a_request_that_comes_letter_by_letter_is_given_up(served: tuple[str, int]) -> None:
+    begin = time.monotonic()
+    with socket.create_connection(served, timeout=30) as slow, suppress(OSError):
+        slow.sendall(b"GET / HTTP/1.0\r\nX: ")
+        while time.monotonic() - begin < 60:
+            slow.sendall(b"a")
+            time.sleep(0.05)
+    assert 1 < time.monotonic() - begin < 30
+    assert answer_of(served).endswith("200 OK")
+
+
+def test_of_clusters_what_works_is_simulated(client: Browser) -> None:
+    clusters = client.sync("", {"model": "mixture", "simulation": "amp"}, by="model")
+    assert clusters["control-simulation"]["value"] == "cross-entropy"
+    assert clusters["method"]["children"] == "Method: cross-entropy"
+    offered = [option["value"] for option in clusters["control-simulation"]["options"]]
+    assert "amp" not in offered
+    back = client.sync("", {"model": "argmax", "simulation": "cross-entropy"}, by="model")
+    assert "amp" in [option["value"] for option in back["control-simulation"]["options"]]
+
+
+def test_after_a_refused_value_the_figures_are_called_old(client: Browser) -> None:
+    wrong = client.sync("", {"k": "60"}, by="k")
+    assert wrong["message"]["children"] == (
+        "The number of classes k must be a whole number from 2 to 50, got 60. The figures still "
+        "show the settings before this."
+    )
+    assert wrong["refused"]["data"] is True
+    assert client.sync("", {"k": "6"}, by="k")["refused"]["data"] is False
+    wild = client.sync("?k=60")  # the defaults are shown instead
+    assert wild["refused"]["data"] is False
+
+
 def test_the_port_and_the_host_are_checked() -> None:
     for port in ("-1", "65536"):
         assert CliRunner().invoke(shell, ["explore", "--port", port]).exit_code == 2
@@ -322,7 +434,7 @@ def test_without_dash_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("arguments", [[], ["--host", "127.0.0.1"]])
+@pytest.mark.parametrize("arguments", [[], ["--no-token"], ["--host", "127.0.0.1"]])
 def test_the_address_is_printed_before_anything_heavy_is_imported(arguments: list[str]) -> None:
     code = (
         "import sys, types\n"
@@ -343,18 +455,22 @@ def test_the_address_is_printed_before_anything_heavy_is_imported(arguments: lis
     command = [sys.executable, "-c", code, "explore", "--port", "0", "--no-browser", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     address, heavy = done.stdout.splitlines()
-    key = r"\?token=[\w-]{22}" if arguments else ""
+    key = "" if arguments == ["--no-token"] else r"\?token=[\w-]{22}"
     assert re.fullmatch(rf"open http://127\.0\.0\.1:\d+/{key} \(stop with Ctrl-C\)", address)
     assert heavy == "[]"
-    assert done.stderr.startswith("warning: other machines") == bool(arguments)
+    assert done.stderr.startswith("warning: other machines") == ("--host" in arguments)
+
+
+def test_without_a_token_other_machines_are_not_served() -> None:
+    asked = CliRunner().invoke(shell, ["explore", "--no-token", "--host", "127.0.0.1"])
+    assert isinstance(asked.exception, InvalidInput)
+    assert "--no-token is for this machine only" in str(asked.exception)
 
 
 def test_the_browser_is_opened_unless_it_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     import webbrowser
 
     from typer.testing import CliRunner
-
-    from polyceptron.report.explorer import server
 
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)

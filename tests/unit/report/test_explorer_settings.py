@@ -11,20 +11,16 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
+from polyceptron.report.explorer.controls import Choice, Number
 from polyceptron.report.explorer.layout import SLIDERS, settings_of, shown_values
+from polyceptron.report.explorer.links import from_query, to_query
+from polyceptron.report.explorer.members import METHODS, NUMBERS, slider_ends
 from polyceptron.report.explorer.settings import (
-    METHODS,
-    NUMBERS,
     SETTINGS,
     SHARES,
-    Choice,
-    Number,
     PageSettings,
     check_simulation,
-    from_query,
     make_settings,
-    slider_ends,
-    to_query,
 )
 
 CHOICES = {n: list(kind.words) for n, kind in SETTINGS.items() if isinstance(kind, Choice)}

@@ -14,20 +14,18 @@ import pytest
 from programs import Program
 
 from polyceptron.errors import InvalidInput
-from polyceptron.report.explorer import work_queue
+from polyceptron.report.explorer import work_queue, worker_process
 from polyceptron.report.explorer.page_content import PageContent, wanted_content
 from polyceptron.report.explorer.page_tasks import tasks_of
-from polyceptron.report.explorer.settings import make_settings
-from polyceptron.report.explorer.work_queue import (
+from polyceptron.report.explorer.sessions import (
     ABSENT,
     FORGOTTEN,
     MAX_PAGES,
-    Job,
     Session,
     Sessions,
-    Simulation,
-    WorkQueue,
 )
+from polyceptron.report.explorer.settings import make_settings
+from polyceptron.report.explorer.work_queue import Job, Limit, Simulation, WorkQueue
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -88,7 +86,7 @@ def test_cancel_stops_the_process_at_once_and_keeps_what_is_there(work: WorkQueu
 def test_a_simulation_that_takes_too_long_is_stopped_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(work_queue.LIMITS, work_queue.SIMULATION, (0.1, "choose fewer runs"))
+    monkeypatch.setitem(work_queue.LIMITS, work_queue.SIMULATION, Limit(0.1, "choose fewer runs"))
     work = WorkQueue()
     one = started(work, LONG)
     until(lambda: one.complete)
@@ -102,9 +100,9 @@ def _greedy() -> None:
     def perform(task: object) -> Iterator[dict[str, object]]:
         yield {"result": np.ones(200_000_000).sum(), "done": 1}
 
-    work_queue.perform = perform
-    work_queue.limit_memory()
-    sys.stdout.write(list(work_queue.answers({}))[-1]["error"])
+    worker_process.perform = perform
+    worker_process.limit_memory()
+    sys.stdout.write(list(worker_process.answers({}))[-1]["error"])
 
 
 def test_a_worker_that_wants_more_memory_than_allowed_says_so_and_stays_small() -> None:
@@ -196,7 +194,8 @@ def test_theory_is_computed_once_and_kept_and_a_worker_ends_when_its_parent_does
     assert len(work.answer(tasks[-1]).result) >= 4
     work.request("b", tasks)
     assert work.wait(tasks, 0)  # at once
-    child = work._workers[0]  # of the quick lane
+    child = work.lanes[0].worker  # the quick one
+    assert child is not None
     (answer,) = child.work({"kind": "nonsense", "k": 3}, 60, "", lambda spent: True)
     assert "unknown work" in answer["error"]
     assert child.process.stdin is not None
@@ -211,8 +210,8 @@ def test_what_nobody_wants_any_more_is_stopped_and_the_next_goes_on(
     work = WorkQueue()
     slow = tasks_of(make_settings(SLOW_THEORY))[-1:]
     work.request("a", slow)
-    until(lambda: bool(work._workers))
-    (worker,) = (child.process.pid for child in work._workers.values())
+    until(lambda: any(lane.worker is not None for lane in work.lanes))
+    (worker,) = (lane.worker.process.pid for lane in work.lanes if lane.worker is not None)
     quick = tasks_of(make_settings({"points": 2, "estimators": ["square"], "prior": "gaussian"}))
     work.request("a", quick)
     assert work.wait(quick, 300)
@@ -242,7 +241,7 @@ def test_a_curve_is_wanted_without_a_break_once_its_range_is_known() -> None:
 
 
 def test_theory_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(work_queue.LIMITS, work_queue.SLOW, (0.3, "choose fewer points"))
+    monkeypatch.setitem(work_queue.LIMITS, work_queue.SLOW, Limit(0.3, "choose fewer points"))
     work = WorkQueue()
     try:
         tasks = tasks_of(make_settings(SLOW_THEORY))[-1:]
@@ -300,19 +299,120 @@ def test_a_worker_full_of_old_tables_is_replaced(monkeypatch: pytest.MonkeyPatch
     work.close()
 
 
-def test_no_page_drops_what_another_keeps(work: WorkQueue) -> None:
+def test_the_oldest_idle_page_gives_way_and_none_drops_what_another_has_at_work(
+    work: WorkQueue,
+) -> None:
     sessions = Sessions(work)
     mine = sessions.get("mine")
-    for number in range(MAX_PAGES - 1):
+    mine.slots[0] = Simulation(make_settings(SHORT))  # it waits
+    shown = sessions.get("with results")
+    shown.slots[0] = Simulation(make_settings(SHORT))
+    shown.slots[0].status = "finished"
+    for number in range(MAX_PAGES - 2):
         sessions.get(f"other {number}")
-    with pytest.raises(InvalidInput, match="200 pages are open"):
-        sessions.get("one more")
-    assert sessions.get("mine") is mine
-    sessions.get("other 7").last_seen -= ABSENT + 1  # one without a sign of life makes room
     sessions.get("one more")
     assert len(sessions._all) == MAX_PAGES
     assert sessions.get("mine") is mine
+    assert sessions.get("with results") is shown
+    assert "other 0" not in sessions._all
+    sessions.get("other 7").last_seen -= ABSENT + 1  # one without a sign of life goes first
+    sessions.get("yet another")
+    assert "other 7" not in sessions._all
+    assert "other 1" in sessions._all
+    for session in sessions._all.values():
+        session.slots[0] = mine.slots[0]
+    with pytest.raises(InvalidInput, match="200 pages with running simulations"):
+        sessions.get("too many")
     sessions._closed.set()
+
+
+def dying_workers(monkeypatch: pytest.MonkeyPatch, deaths: int) -> list[object]:
+    """Let the first workers die of whatever they do; return all that were started."""
+    started = []
+
+    class Mortal(Pretended):
+        def __init__(self) -> None:
+            super().__init__()
+            started.append(self)
+            self.dies = len(started) <= deaths
+
+        def work(self, *asked: object) -> Iterator[dict[str, object]]:
+            if self.dies:
+                self.alive = False
+                yield {"error": "the worker process has ended", "died": True}
+            else:
+                yield {"result": [{"alpha": 1.0}], "done": 1}
+                yield {"end": True}
+
+    monkeypatch.setattr(work_queue, "WorkerProcess", Mortal)
+    return started
+
+
+def test_a_task_whose_worker_was_killed_is_done_by_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started = dying_workers(monkeypatch, deaths=1)
+    work = WorkQueue()
+    tasks = [{"k": 3, "seed": 0}]
+    work.request("a", tasks)
+    assert work.wait(tasks, 20)
+    assert work.answer(tasks[0]).status == "finished"
+    assert len(started) == 2
+    work.close()
+
+
+def test_a_task_that_kills_its_workers_has_failed_until_a_page_asks_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started = dying_workers(monkeypatch, deaths=2)
+    work = WorkQueue()
+    tasks = [{"k": 3, "seed": 0}]
+    work.request("a", tasks)
+    assert work.wait(tasks, 20)
+    assert "ended" in work.answer(tasks[0]).reason
+    work.request("a", tasks)  # the page looks again, as it does twice a second
+    assert work.answer(tasks[0]).status == "failed"
+    assert len(started) == 2
+    work.request("b", tasks)
+    assert work.wait(tasks, 20)
+    assert work.answer(tasks[0]).status == "finished"
+    work.close()
+
+
+def test_a_worker_that_cannot_be_started_is_no_answer_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Never:
+        def __init__(self) -> None:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(work_queue, "WorkerProcess", Never)
+    work = WorkQueue()
+    tasks = [{"k": 3, "seed": 0}]
+    work.request("a", tasks)
+    assert work.wait(tasks, 20)
+    assert "no worker process can be started" in work.answer(tasks[0]).reason
+    monkeypatch.setattr(work_queue, "WorkerProcess", Pretended)
+    work.request("b", tasks)
+    until(lambda: work.answer(tasks[0]).worker is not None)
+    work.answer(tasks[0]).worker.over.set()
+    assert work.wait(tasks, 20)
+    assert work.answer(tasks[0]).status == "finished"
+    work.close()
+
+
+def test_a_curve_comes_although_its_workers_are_killed_from_outside() -> None:
+    """As the out-of-memory killer does it, once, in the middle of a curve."""
+    work = WorkQueue()
+    tasks = tasks_of(make_settings(SLOW_THEORY | {"k": 4, "points": 6}))[-1:]
+    work.request("a", tasks)
+    until(lambda: work.answer(tasks[0]).worker is not None)
+    first = work.answer(tasks[0]).worker
+    psutil.Process(first.process.pid).kill()
+    assert work.wait(tasks, 300)
+    assert work.answer(tasks[0]).status == "finished"
+    assert work.answer(tasks[0]).worker is not first
+    work.close()
 
 
 def test_a_page_that_is_gone_loses_its_work_and_much_later_its_results(

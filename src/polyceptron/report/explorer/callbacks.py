@@ -5,8 +5,11 @@
 browser itself is in assets/explorer.js.
 """
 
+from __future__ import annotations
+
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 from zlib import crc32
 
@@ -15,132 +18,65 @@ from dash import ClientsideFunction, Dash, Input, Output, State, ctx, html, no_u
 from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer import layout
 from polyceptron.report.explorer import settings as form
-from polyceptron.report.explorer.page_content import caption, to_csv, wanted_content
+from polyceptron.report.explorer.links import from_query, to_query
+from polyceptron.report.explorer.members import NUMBERS
+from polyceptron.report.explorer.page_content import PageContent, to_csv, wanted_content
 from polyceptron.report.explorer.page_figures import without
 from polyceptron.report.explorer.request_guard import TOKEN_FIELD, RequestGuard
-from polyceptron.report.explorer.work_queue import Session, Sessions
+from polyceptron.report.explorer.script import caption
+from polyceptron.report.explorer.sessions import Session, Sessions
+
+Json = Any
+"""What the browser sends or gets: anything that is JSON, or `no_update`."""
+
+FIGURES = tuple(layout.HEIGHTS)
+# Settings that other settings may change.
+MOVED = ("alpha", "shown", "simulation", *NUMBERS.values())
+OLD_FIGURES = " The figures still show the settings before this."
+LARGEST_STAMP = 2**53  # up to which JavaScript counts exactly
+
+
+def _ends(kind: Callable[..., Json], names: str) -> list[Json]:
+    """Return inputs or outputs, each written as element.property."""
+    return [kind(*name.split(".")) for name in names.split()]
+
+
+def _dressing_outputs() -> dict[str, Output]:
+    """Return an output for each property that follows from settings."""
+    return {
+        f"{element}.{what}": Output(element, what)
+        for element, properties in layout.dressing(form.PageSettings()).items()
+        for what in properties
+    }
+
 
 TOKEN = State(TOKEN_FIELD["id"], TOKEN_FIELD["property"])
-SLOTS = range(form.MAX_KEPT)
-FIGURES = tuple(layout.HEIGHTS)
-MOVED = ("alpha", "shown", *form.NUMBERS.values())  # by other settings
-
-
-SYNCED: dict[str, Any] = {
+SYNCED: dict[str, Json] = {
     "search": Output("url", "search"),
     "values": {name: Output(f"control-{name}", "value") for name in form.NAMES},
     "settings": Output("settings", "data"),
     "message": Output("message", "children"),
-    "dress": {
-        f"{one}.{what}": Output(one, what)
-        for one, parts in layout.dressing(form.PageSettings()).items()
-        for what in parts
-    },
+    "refused": Output("refused", "data"),
+    "dress": _dressing_outputs(),
 }
-SessionOf = Callable[[object], Session]
-
-
-def _ends(kind: Any, names: str) -> list[Any]:
-    """Inputs or outputs, each written as element.property."""
-    return [kind(*name.split(".")) for name in names.split()]
+SLOT_BUTTONS = [f"{act}-{slot}" for act in ("cancel", "remove") for slot in range(form.MAX_KEPT)]
+BUTTONS = ("simulate", *SLOT_BUTTONS)
+DOWNLOADS = ("get-csv", "get-python", "get-html")
 
 
 def register(app: Dash, sessions: Sessions, guard: RequestGuard) -> None:
     """Attach everything to the page."""
-
-    def session_of(token: object) -> Session:
-        return sessions.get(guard.read_token(token))
-
-    def attach(name: str, *ends: Any) -> None:
-        in_browser: Any = app.clientside_callback
-        in_browser(ClientsideFunction("explorer", name), *ends)
-
-    for on_server in (_sync, _draw, _simulate, _download):
-        on_server(app, sessions, session_of)
-    held = ("settings", "data")
-    plots = [Output(f"{name}-plot", "className") for name in FIGURES]
-    attach("png", Output("png-done", "data"), Input("get-png", "n_clicks"), State(*held))
-    attach("tidy", Output("page-tidied", "data"), Input(TOKEN_FIELD["id"], "data"))
-    attach("link", Output("link", "value"), Input("url", "search"), State("address-key", "data"))
-    attach("dim", *plots, Input(*held), Input("drawn", "data"))
-
-
-def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
-    @app.callback(
+    here = PageCallbacks(sessions, guard)
+    app.callback(
         output=SYNCED,
         inputs={
             "search": Input("url", "search"),
             "values": {name: Input(f"control-{name}", "value") for name in form.NAMES},
-            "changed": Input("simulations-changed", "data"),
+            "_changed": Input("simulations-changed", "data"),
             "token": TOKEN,
         },
-    )
-    def sync(search: Any, values: dict[str, Any], changed: Any, token: Any) -> dict[str, Any]:
-        touched = {one["prop_id"].rsplit(".", 1)[0] for one in ctx.triggered}
-        by_address = not touched - {"url", ""}
-        nothing: dict[str, Any] = dict.fromkeys(SYNCED, no_update)
-        nothing |= {name: dict.fromkeys(SYNCED[name], no_update) for name in ("values", "dress")}
-        before = layout.settings_of(values)  # what has just been chosen begins at its own number
-        begun = {number for kind, number in form.NUMBERS.items() if f"control-{kind}" in touched}
-        given = {name: value for name, value in before.items() if name not in begun}
-        try:
-            session = session_of(token)
-            opened = _opened(search, sessions, session) if by_address else None
-            settings, message = opened or (form.make_settings(given), "")
-        except InvalidInput as error:
-            return {**nothing, "message": _as_message(error)}
-        address = form.to_query(settings, [one.settings for one in session.simulations])
-        if touched == {"simulations-changed"}:
-            return {**nothing, "search": address}
-        plain, shown = settings.as_dict(), layout.shown_values(settings)
-        if not by_address:
-            moved = [name for name in MOVED if plain[name] != before[name]]
-            shown = nothing["values"] | {n: shown[n] for n in moved if n not in settings.idle}
-        return {
-            "search": no_update if by_address else address,
-            "values": shown,
-            "settings": {
-                "settings": plain,
-                "stamp": session.next_stamp(),
-                "caption": caption(settings),
-            },
-            "message": message,
-            "dress": {
-                f"{one}.{what}": value
-                for one, parts in layout.dressing(settings).items()
-                for what, value in parts.items()
-            },
-        }
-
-
-def _opened(search: Any, sessions: Sessions, session: Session) -> tuple[form.PageSettings, str]:
-    """What the address asks for, and a message if that cannot be shown.
-
-    Its simulations start when the page opens; going back and forth later starts nothing.
-    """
-    (settings, simulations), message = form.from_query(""), ""
-    try:
-        settings, simulations = form.from_query(search)
-    except InvalidInput as error:
-        message = f"This link cannot be shown: {error}. Here are the defaults instead."
-    if not session.link_is_read:
-        session.link_is_read = True
-        try:
-            for one in simulations:
-                sessions.start(session, one)
-        except InvalidInput as error:
-            message += _as_message(error)
-    return settings, message
-
-
-def _as_message(error: Exception) -> str:
-    """The error message with a capital and a full stop."""
-    text = str(error)
-    return text[:1].upper() + text[1:] + "."
-
-
-def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
-    @app.callback(
+    )(here.sync)
+    app.callback(
         *(Output(name, "figure") for name in FIGURES),
         *_ends(Output, "status.children shown-note.children python.children"),
         *_ends(Output, "poll.max_intervals drawn.data"),
@@ -148,15 +84,172 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         *_ends(Input, "simulations-changed.data"),
         TOKEN,
         State("drawn", "data"),
+    )(here.draw)
+    app.callback(
+        *_ends(Output, "simulations-changed.data simulation-message.children"),
+        *(Input(button, "n_clicks") for button in BUTTONS),
+        TOKEN,
+        *_ends(State, "simulations-changed.data drawn.data"),
+        *(State(f"control-{name}", "value") for name in form.NAMES),
+        prevent_initial_call=True,
+    )(here.simulate)
+    app.callback(
+        Output("download", "data"),
+        *(Input(button, "n_clicks") for button in DOWNLOADS),
+        State("settings", "data"),
+        TOKEN,
+        prevent_initial_call=True,
+    )(here.download)
+    _register_in_browser(app)
+
+
+def _register_in_browser(app: Dash) -> None:
+    """Attach what runs in the browser itself."""
+
+    def attach(name: str, *ends: Json) -> None:
+        app.clientside_callback(ClientsideFunction("explorer", name), *ends)
+
+    settings = ("settings", "data")
+    looks = [Output(f"{name}-plot", "className") for name in FIGURES]
+    attach("png", Output("png-done", "data"), Input("get-png", "n_clicks"), State(*settings))
+    attach("tidy", Output("page-tidied", "data"), Input(TOKEN_FIELD["id"], "data"))
+    attach("link", Output("link", "value"), Input("url", "search"), State("address-key", "data"))
+    attach(
+        "copy",
+        Output("copy-link", "children"),
+        Input("copy-link", "n_clicks"),
+        Input("link", "value"),
     )
-    def draw(
-        held: Any, ticks: Any, _beats: Any, _changed: Any, token: Any, drawn: Any
-    ) -> tuple[Any, ...]:
-        nothing = (no_update,) * 8
-        # One more tick with each answer: Dash drops an answer that the next question overtakes.
-        ticks = ticks if isinstance(ticks, int) else 0
+    attach(
+        "dim",
+        *looks,
+        Output("status", "className"),
+        Input(*settings),
+        Input("drawn", "data"),
+        Input("refused", "data"),
+    )
+
+
+@dataclass
+class Drawn:
+    """What a page shows, as its browser keeps it: so that only what has changed is sent.
+
+    Attributes
+    ----------
+    mark : str
+        That of the content.
+    stamp : int
+        The number of the settings.
+    stale : list of str
+        Figures that still show other settings.
+    figures : dict
+        A checksum of each figure.
+    ends : list of float
+        The range of α.
+    slots : list of dict
+        What the place of each simulation shows.
+    """
+
+    mark: str = ""
+    stamp: int = 0
+    stale: list[str] = field(default_factory=list)
+    figures: dict[str, int | None] = field(default_factory=dict)
+    ends: list[float] = field(default_factory=list)
+    slots: list[Json] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, value: Json) -> Drawn:
+        """Return what a browser sent; what has another type is taken as unknown."""
+        drawn = cls()
+        if isinstance(value, dict):
+            for part in fields(cls):
+                sent = value.get(part.name)
+                if isinstance(sent, type(getattr(drawn, part.name))):
+                    setattr(drawn, part.name, sent)
+        if len(drawn.slots) != form.MAX_KEPT:
+            drawn.slots = [layout.slot_content(None)] * form.MAX_KEPT
+        return drawn
+
+    @classmethod
+    def of(cls, content: PageContent, stamp: int, before: Drawn) -> Drawn:
+        """Return what a page shows of this content; figures without any stay as they are."""
+        figures: dict[str, int | None] = {
+            name: crc32(json.dumps(figure).encode()) for name, figure in content.figures.items()
+        }
+        for name in content.stale:
+            figures[name] = before.figures.get(name)
+        return cls(
+            content.mark,
+            stamp,
+            content.stale,
+            figures,
+            [content.settings.low, content.settings.high],
+            [layout.slot_content(kept) for kept in content.simulations],
+        )
+
+
+class PageCallbacks:
+    """What the server does when something on a page changes."""
+
+    def __init__(self, sessions: Sessions, guard: RequestGuard) -> None:
+        self._sessions = sessions
+        self._guard = guard
+
+    def _session_of(self, token: Json) -> Session:
+        """Return the session of the page with this token."""
+        return self._sessions.get(self._guard.read_token(token))
+
+    def sync(self, search: Json, values: form.Values, _changed: Json, token: Json) -> Json:
+        """Make settings of the controls or of the address; the other of the two follows."""
+        touched = {name.rsplit(".", 1)[0] for name in _changed_inputs()}
+        by_address = not touched - {"url", ""}
+        before = layout.settings_of(values)
+        message = ""
         try:
-            session = session_of(token)
+            session = self._session_of(token)
+            if by_address:
+                settings, message = self._opened(search, session)
+            else:
+                settings = form.make_settings(_without_old_numbers(before, touched))
+        except InvalidInput as error:
+            return _nothing_but(message=_sentence(error) + OLD_FIGURES, refused=True)
+        address = to_query(settings, [kept.settings for kept in session.simulations])
+        if touched == {"simulations-changed"}:
+            return _nothing_but(search=address)
+        answer = _new_settings(settings, session.next_stamp())
+        answer |= {"message": message, "refused": False}
+        if by_address:
+            return _nothing_but(**answer, values=layout.shown_values(settings))
+        moved = {**_nothing()["values"], **_moved_values(settings, before)}
+        return _nothing_but(**answer, search=address, values=moved)
+
+    def _opened(self, search: Json, session: Session) -> tuple[form.PageSettings, str]:
+        """Return what the address asks for, and a message if that cannot be shown.
+
+        Its simulations start when the page opens; going back and forth later starts nothing.
+        """
+        settings, simulations = from_query("")
+        message = ""
+        try:
+            settings, simulations = from_query(search)
+        except InvalidInput as error:
+            message = f"This link cannot be shown: {error}. Here are the defaults instead."
+        if not session.link_is_read:
+            session.link_is_read = True
+            try:
+                for simulation in simulations:
+                    self._sessions.start(session, simulation)
+            except InvalidInput as error:
+                message += _sentence(error)
+        return settings, message
+
+    def draw(
+        self, held: Json, ticks: Json, _beats: Json, _changed: Json, token: Json, drawn: Json
+    ) -> tuple[Json, ...]:
+        """Draw what there is to see of the page's settings, if anything is new."""
+        nothing = (no_update,) * (len(FIGURES) + 5)
+        try:
+            session = self._session_of(token)
             settings, stamp = _held(held)
         except InvalidInput:
             return nothing
@@ -164,107 +257,196 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             return nothing  # an answer to an older question must not overwrite a newer one
         session.stamp = stamp
         by_clock = ctx.triggered_id in ("poll", "heartbeat")
-        before = drawn if isinstance(drawn, dict) else {}
-        content = wanted_content(sessions, session, settings, wait=not by_clock)
+        content = wanted_content(self._sessions, session, settings, wait=not by_clock)
         if stamp < session.stamp:
             return nothing
-        if content.mark == before.get("mark") and by_clock:
-            return (*nothing[:6], ticks + content.busy, no_update)
-        shown, slots = content.settings, [layout.slot_content(one) for one in content.simulations]
-        ends = [shown.low, shown.high]
-        if ends != before.get("ends"):
-            set_props("control-alpha", dict(layout.alpha_slider(*ends)))
-        known = before.get("slots")
-        if not isinstance(known, list) or len(known) != form.MAX_KEPT:
-            known = [layout.slot_content(None)] * form.MAX_KEPT
-        for i in (i for i in SLOTS if slots[i] != known[i]):
-            # At once: another callback would wait for the end of all looks, and they go on.
-            for part, look in slots[i].items():
-                set_props(f"{part}-{i}", look)
-        # Before the rest: what changes meanwhile is seen at the next look.
-        busy, stale, seen = content.busy, content.stale, before.get("figures")
-        seen = seen if isinstance(seen, dict) else {}
-        new: Any = {n: crc32(json.dumps(one).encode()) for n, one in content.figures.items()}
-        new |= {name: seen.get(name) for name in stale}  # what stands there stays
-        line, errors = content.status
-        words: Any = [html.Span(className="spinner"), line] if content.missing else line
+        before = Drawn.read(drawn)
+        next_ticks = _next_ticks(ticks, content.busy)
+        if by_clock and content.mark == before.mark:
+            return (*nothing[:-2], next_ticks, no_update)
+        after = Drawn.of(content, stamp, before)
+        _dress_alpha(content.settings, settings, before)
+        _dress_slots(after, before)
+        figures = [
+            _figure_unless_same(content, name, before.figures, after.figures) for name in FIGURES
+        ]
         return (
-            *(no_update if new[f] == seen.get(f) else content.figures[f] for f in FIGURES),
-            [html.Div(words), *(html.Div(error, className="trouble") for error in errors)],
-            without(shown, content.curves, content.simulated),
+            *figures,
+            _status_lines(content),
+            without(content.settings, content.curves, content.simulated),
             content.python,
-            ticks + busy,
-            {
-                "mark": content.mark,
-                "stamp": stamp,
-                "stale": stale,
-                "figures": new,
-                "ends": ends,
-                "slots": slots,
-            },
+            next_ticks,
+            asdict(after),
         )
 
+    def simulate(self, *given: Json) -> tuple[Json, Json]:
+        """Start, cancel or remove simulations; return a new count of changes, and a message."""
+        token, changed, drawn, *values = given[len(BUTTONS) :]
+        pressed = [name.rsplit(".", 1)[0] for name, clicks in _changed_inputs().items() if clicks]
+        if not pressed:
+            return no_update, no_update  # a button appeared, nobody pressed it
+        asked = dict(zip(form.NAMES, values, strict=True))
+        try:
+            session = self._session_of(token)
+            for button in pressed:
+                self._press(button, session, asked, Drawn.read(drawn))
+        except InvalidInput as error:
+            return no_update, _sentence(error)
+        return _count(changed) + 1, ""
 
-def _held(held: Any) -> tuple[form.PageSettings, int]:
-    """The settings in the page's store, and the number under which they were asked for."""
-    stamp = held.get("stamp") if isinstance(held, dict) else None
-    if isinstance(stamp, bool) or not isinstance(stamp, int) or not 0 <= stamp < 2**53:
+    def _press(self, button: str, session: Session, asked: form.Values, drawn: Drawn) -> None:
+        """Do what a button says."""
+        act, _, slot = button.partition("-")
+        if act == "cancel":
+            self._sessions.cancel(session, int(slot))
+        elif act == "remove":
+            session.remove(int(slot))
+        else:
+            settings = form.make_settings(layout.settings_of(asked))
+            if settings.range_rule == form.FOLLOW and len(drawn.ends) == 2:
+                low, high = drawn.ends
+                settings = settings.changed(range_rule="set", low=low, high=high)
+            self._sessions.start(session, settings)
+
+    def download(self, *given: Json) -> Json:
+        """Return a file: the table, the script, or a page of its own."""
+        held, token = given[len(DOWNLOADS) :]
+        try:
+            session = self._session_of(token)
+            content = wanted_content(self._sessions, session, _held(held)[0], wait=True)
+        except InvalidInput:
+            return no_update
+        if ctx.triggered_id == "get-html":
+            return _file("polyceptron.html", content.html, "text/html")
+        if ctx.triggered_id == "get-python":
+            return _file("polyceptron_curve.py", content.python, "text/x-python")
+        return _file("polyceptron.csv", to_csv(content.rows), "text/csv")
+
+
+def _changed_inputs() -> dict[str, Json]:
+    """Return the inputs that have called a callback, element.property, with their values."""
+    return {item["prop_id"]: item["value"] for item in ctx.triggered}
+
+
+def _without_old_numbers(settings: form.Values, touched: set[str]) -> form.Values:
+    """Leave out the numbers of what was just chosen: it begins at its own."""
+    old = {number for kind, number in NUMBERS.items() if f"control-{kind}" in touched}
+    return {name: value for name, value in settings.items() if name not in old}
+
+
+def _nothing() -> dict[str, Json]:
+    """Return an answer of `sync` that changes nothing."""
+    nothing: dict[str, Json] = dict.fromkeys(SYNCED, no_update)
+    for name in ("values", "dress"):
+        nothing[name] = dict.fromkeys(SYNCED[name], no_update)
+    return nothing
+
+
+def _nothing_but(**parts: Json) -> dict[str, Json]:
+    """Return an answer of `sync` that changes these parts."""
+    return {**_nothing(), **parts}
+
+
+def _new_settings(settings: form.PageSettings, stamp: int) -> dict[str, Json]:
+    """Return what follows from settings: the page's store, and the look of its controls."""
+    return {
+        "settings": {
+            "settings": settings.as_dict(),
+            "stamp": stamp,
+            "caption": caption(settings),
+        },
+        "dress": {
+            f"{element}.{what}": value
+            for element, properties in layout.dressing(settings).items()
+            for what, value in properties.items()
+        },
+    }
+
+
+def _moved_values(settings: form.PageSettings, before: Mapping[str, Json]) -> form.Values:
+    """Return the values of controls that the other settings have changed."""
+    plain = settings.as_dict()
+    shown = layout.shown_values(settings)
+    return {
+        name: shown[name]
+        for name in MOVED
+        if plain[name] != before[name] and name not in settings.idle
+    }
+
+
+def _sentence(error: Exception) -> str:
+    """Return the error message with a capital and a full stop."""
+    text = str(error)
+    return text[:1].upper() + text[1:] + "."
+
+
+def _held(held: Json) -> tuple[form.PageSettings, int]:
+    """Return the settings in the page's store, and the number under which they were asked for."""
+    stamp = None
+    if isinstance(held, dict):
+        stamp = held.get("stamp")
+    if isinstance(stamp, bool) or not isinstance(stamp, int) or not 0 <= stamp < LARGEST_STAMP:
         raise InvalidInput("the page has no settings yet")
     return form.make_settings(held.get("settings")), stamp
 
 
-def _simulate(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
-    buttons = ["simulate", *(f"{act}-{i}" for act in ("cancel", "remove") for i in SLOTS)]
-
-    @app.callback(
-        *_ends(Output, "simulations-changed.data simulation-message.children"),
-        *(Input(button, "n_clicks") for button in buttons),
-        TOKEN,
-        *_ends(State, "simulations-changed.data drawn.data"),
-        *(State(f"control-{name}", "value") for name in form.NAMES),
-        prevent_initial_call=True,
-    )
-    def simulate(*given: Any) -> tuple[Any, Any]:
-        token, changed, drawn, *values = given[len(buttons) :]
-        pressed = [one["prop_id"].rsplit(".", 1)[0] for one in ctx.triggered if one["value"]]
-        if not pressed:
-            return no_update, no_update  # a button appeared, nobody pressed it
-        try:
-            session = session_of(token)
-            for button in pressed:
-                act, _, slot = button.partition("-")
-                if act == "simulate":
-                    held = layout.settings_of(dict(zip(form.NAMES, values, strict=True)))
-                    settings, ends = form.make_settings(held), (drawn or {}).get("ends")
-                    ends = ends if isinstance(ends, list) and len(ends) == 2 else []
-                    if settings.range_rule == form.FOLLOW and ends:
-                        settings = settings.changed(range_rule="set", low=ends[0], high=ends[1])
-                    sessions.start(session, settings)
-                elif act == "cancel":
-                    sessions.cancel(session, int(slot))
-                else:
-                    session.remove(int(slot))
-        except InvalidInput as error:
-            return no_update, _as_message(error)
-        return (changed if isinstance(changed, int) else 0) + 1, ""
+def _count(value: Json) -> int:
+    """Return a whole number that the browser keeps; 0 for anything else."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return 0
 
 
-def _download(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
-    @app.callback(
-        Output("download", "data"),
-        *_ends(Input, "get-csv.n_clicks get-python.n_clicks get-html.n_clicks"),
-        State("settings", "data"),
-        TOKEN,
-        prevent_initial_call=True,
-    )
-    def download(_csv: Any, _python: Any, _html: Any, held: Any, token: Any) -> Any:
-        try:
-            content = wanted_content(sessions, session_of(token), _held(held)[0], wait=True)
-        except InvalidInput:
-            return no_update
-        if ctx.triggered_id == "get-html":
-            return {"filename": "polyceptron.html", "content": content.html, "type": "text/html"}
-        if ctx.triggered_id == "get-python":
-            name, text = "polyceptron_curve.py", content.python
-            return {"filename": name, "content": text, "type": "text/x-python"}
-        return {"filename": "polyceptron.csv", "content": to_csv(content.rows), "type": "text/csv"}
+def _next_ticks(ticks: Json, busy: bool) -> int:
+    """Return how often the page shall have looked in the end.
+
+    Once more with each answer, as Dash drops an answer that the next question overtakes.
+    """
+    if busy:
+        return _count(ticks) + 1
+    return _count(ticks)
+
+
+def _dress_alpha(drawn: form.PageSettings, asked: form.PageSettings, before: Drawn) -> None:
+    """Let the slider of α have the ends of its axis, and α stay between them."""
+    if [drawn.low, drawn.high] != before.ends:
+        set_props("control-alpha", dict(layout.alpha_slider(drawn.low, drawn.high)))
+    if drawn.alpha != asked.alpha:
+        set_props("control-alpha", {"value": drawn.alpha})
+
+
+def _dress_slots(after: Drawn, before: Drawn) -> None:
+    """Show what is new of the simulations.
+
+    At once: another callback would wait for the end of all looks, and they go on.
+    """
+    for number, content in enumerate(after.slots):
+        if content != before.slots[number]:
+            for part, properties in content.items():
+                set_props(f"{part}-{number}", properties)
+
+
+def _figure_unless_same(
+    content: PageContent,
+    name: str,
+    before: Mapping[str, int | None],
+    after: Mapping[str, int | None],
+) -> Json:
+    """Return a figure, or nothing where the page has it already."""
+    if after[name] == before.get(name):
+        return no_update
+    return content.figures[name]
+
+
+def _status_lines(content: PageContent) -> list[Json]:
+    """Return what is being done, or that all is ready; then each trouble."""
+    line, errors = content.status
+    words: list[Json] = [line]
+    if content.missing:
+        words.insert(0, html.Span(className="spinner"))
+    return [html.Div(words), *(html.Div(error, className="trouble") for error in errors)]
+
+
+def _file(name: str, content: str, kind: str) -> dict[str, str]:
+    """Return a file for the browser to keep."""
+    return {"filename": name, "content": content, "type": kind}

@@ -1,123 +1,32 @@
 """What there is to see on the page, and to take away: a table, a script, a page of its own."""
 
+from __future__ import annotations
+
 import copy
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
-from pprint import pformat
-from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, select_autoescape
-
-import polyceptron
-from polyceptron.pictures.matplotlib_figure import MARKERS
 from polyceptron.pictures.parts import label_of
-from polyceptron.problem import Estimator
 from polyceptron.report.explorer import page_figures as drawing
 from polyceptron.report.explorer import page_tasks as asking
 from polyceptron.report.explorer import settings as form
-from polyceptron.report.explorer.work_queue import Session, Sessions, WorkQueue
+from polyceptron.report.explorer.links import to_query
+from polyceptron.report.explorer.script import TEMPLATES, Figures, caption, python_lines
+from polyceptron.report.explorer.sessions import Session, Sessions
+from polyceptron.report.explorer.work_queue import Job, Simulation, WorkQueue
 from polyceptron.rows import Row, frame
 from polyceptron.version import VERSION
 
-Figures = Mapping[str, drawing.Figure]
+RowsByEstimator = dict[str, list[Row]]
 
 
 def to_csv(rows: Iterable[Row]) -> str:
-    """The rows as CSV, one line each, with the columns that at least one of them has."""
+    """Return the rows as CSV, one line each, with the columns that at least one of them has."""
     return str(frame(rows).to_csv(index=False))
 
 
-def caption(settings: form.PageSettings) -> str:
-    """The problem in a line, for a picture that leaves the page."""
-    what = settings.words("model").split(" (")[0] if settings.model != "argmax" else ""
-    parts = [what] if settings.model == "perceptron" else [f"k = {settings.k}", what]
-    parts += ["shares " + ", ".join(f"{s:.3g}" for s in settings.shares)] if settings.shares else []
-    parts += [f"separation {settings.separation:g}"] if settings.model == "mixture" else []
-    for kind in form.NUMBERS if settings.model != "mixture" else ():
-        if kind == "prior" or getattr(settings, kind) not in ("none", "isotropic"):
-            parts.append(settings.words(kind))
-            parts += [settings.number_words(kind)] if settings.member(kind).parameter else []
-    if any(settings.estimator(name).takes_ridge for name in settings.estimators):
-        optimal = settings.ridge_rule == form.OPTIMAL
-        words = "optimal ridge λ" if optimal else f"ridge λ = {settings.ridge:.4g}"
-        parts.append(words if settings.penalty == form.RIDGE else settings.penalty_name)
-        parts += ["intercepts"] if settings.intercept != "none" else []
-        parts += ["balanced class weights"] if settings.class_weight != "none" else []
-    return ", ".join(filter(None, parts))
-
-
-TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).parent),
-    autoescape=select_autoescape(),
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
-
-
-def python_lines(
-    settings: form.PageSettings,
-    simulations: Sequence[form.PageSettings] = (),
-    figures: Figures | None = None,
-) -> str:
-    """A script that draws the page's three `figures`, with the same runs of the simulations shown.
-
-    It leaves `curves`, a table, and `simulations`, rows by name. The range must be set.
-    """
-
-    def ends(name: str, axis: str) -> list[float] | None:
-        """From where to where an axis of the page's figure goes, if that is set."""
-        look = figures[name]["layout"][axis] if figures else {}
-        found = look.get("range")
-        return found and [float(f"{10**x if look['type'] == 'log' else x:.6g}") for x in found]
-
-    students = [settings.estimator(name) for name in settings.estimators]
-    every = (*students, *(run.student for run in simulations))
-    looks = drawing.extrema_looks(settings).items()
-    marked = {n: (one["label"], MARKERS[one["marker"]], one["colour"]) for n, one in looks}
-    return TEMPLATES.get_template("script.jinja").render(
-        page=settings,
-        runs=simulations,
-        students=students,
-        column=form.SHOWN[settings.shown][1],
-        by_name=not all(hasattr(polyceptron, type(one).__name__) for one in every),
-        many=settings.teacher.n_classes > 3,
-        tol=asking.tolerance(settings),
-        scored=asking.tested(settings),
-        tolerance=asking.tolerance,
-        tested=asking.tested,
-        ends=ends,
-        teacher=_teacher,
-        written=_estimator,
-        caption=caption,
-        band=drawing.BAND,
-        looks=pformat(marked, width=96, sort_dicts=False),
-    )
-
-
-def _teacher(settings: form.PageSettings) -> str:
-    if settings.model != "mixture":
-        return f"pc.{settings.teacher!r}".replace("'", '"')
-    shares = settings.shares or (1 / settings.k,) * settings.k
-    return f"pc.Mixture({shares!r}, separation={settings.separation!r})"
-
-
-def _estimator(one: Estimator, ridge: str = "") -> str:
-    """How it is written: its class, if that is public, with its loss, ridge or penalty if any."""
-    kind = type(one).__name__
-    if not hasattr(polyceptron, kind):
-        return f'make_estimator("{one.name}")'
-    given = {name: repr(value) for name, value in one.columns.items() if name != "estimator"}
-    given |= {"ridge": ridge} if ridge else {}
-    words = [f"{n}={value}" for n, value in given.items() if one.takes_ridge or n != "ridge"]
-    words = [repr(one.name), *words] if kind == "ERM" else words
-    return f"pc.{kind}({', '.join(words)})".replace("'", '"')
-
-
 def page_html(settings: form.PageSettings, figures: Figures, words: str, code: str) -> str:
-    """One file with live figures (by their titles), which needs nothing from elsewhere."""
+    """Return one file with live figures (by their titles), which needs nothing from elsewhere."""
     from plotly.offline import get_plotlyjs
 
     return TEMPLATES.get_template("lecture.html").render(
@@ -130,107 +39,171 @@ def page_html(settings: form.PageSettings, figures: Figures, words: str, code: s
     )
 
 
-QUICK_WAIT, SLOW_WAIT = 0.7, 0.1  # seconds to wait for an answer before showing what there is
+# Seconds to wait for an answer before showing what there is.
+QUICK_WAIT = 0.7
+SLOW_WAIT = 0.1
 
 
 class PageContent:
     """What there is to see for some settings now, and what is still missing.
 
-    `curves` and `points` are rows by estimator (none while the range of α is `finding`), `found` is
-    what else was found, by the kind of task.
+    Parameters
+    ----------
+    work : WorkQueue
+        Has the answers.
+    settings : PageSettings
+        With a range of α that is set.
+    slots : sequence of Simulation or None
+        Those of the page.
+    finding : bool
+        Whether the range of α is still being looked for: then no curve is shown.
+
+    Attributes
+    ----------
+    curves, points : dict
+        Rows by estimator.
+    found : dict
+        What else was found, by the kind of task.
     """
 
     def __init__(
-        self, work: WorkQueue, settings: form.PageSettings, slots: Any = (), finding: bool = False
+        self,
+        work: WorkQueue,
+        settings: form.PageSettings,
+        slots: Sequence[Simulation | None] = (),
+        finding: bool = False,
     ) -> None:
         self.settings = settings
         # As they are now: rows that come while this is drawn are the next look's.
-        self.simulations = [copy.copy(one) for one in slots]
+        self.simulations = [copy.copy(kept) for kept in slots]
         self.answers = [work.answer(task) for task in asking.tasks_of(settings)]
-        self.missing = {one.task["kind"] for one in self.answers if not one.complete}
-        self.found: dict[str, Any] = {}
-        rows: dict[str, dict[str, list[Row]]] = {"curve": {}, "point": {}}
-        for one in self.answers:
-            if one.task["kind"] not in rows:
-                self.found[one.task["kind"]] = one.result
-            elif one.result:
-                rows[one.task["kind"]][one.task["estimators"]] = one.result
-        self.limits = self.found.get("limits") or {}
-        self.curves, self.points = (
-            {name: some[name] for name in settings.estimators if name in some}
-            for some in ({} if finding else rows["curve"], rows["point"])
-        )
+        self.missing = {job.task["kind"] for job in self.answers if not job.complete}
+        self.curves: RowsByEstimator = {}
+        if not finding:
+            self.curves = self._rows_of("curve")
+        self.points = self._rows_of("point")
+        self.found = {
+            job.task["kind"]: job.result
+            for job in self.answers
+            if job.task["kind"] not in ("curve", "point")
+        }
+        self.limits: asking.Found = self.found.get("limits") or {}
         self.simulated = [
-            drawing.Simulated(one.settings, one.result, slot)
-            for slot, one in enumerate(self.simulations)
-            if one is not None and one.result
+            drawing.Simulated(kept.settings, kept.rows, slot)
+            for slot, kept in enumerate(self.simulations)
+            if kept is not None and kept.rows
         ]
+
+    def _rows_of(self, kind: str) -> RowsByEstimator:
+        """Return the rows of each estimator, in the order of the page."""
+        rows = {
+            job.task["estimators"]: job.result
+            for job in self.answers
+            if job.task["kind"] == kind and job.result
+        }
+        return {name: rows[name] for name in self.settings.estimators if name in rows}
 
     @property
     def status(self) -> tuple[str, list[str]]:
-        """At work on what, or ready; and what could not be computed, or not to its end, and why."""
-        pending, errors = list[str](), list[str]()
-        for one in self.answers:
-            name, kind = one.task.get("estimators"), one.task["kind"]
-            kind = "transitions and floor" if kind == "limits" else kind
-            words, points = label_of(name) if name else kind, one.task.get("points", 1)
-            pending += [] if one.complete else [words + f" {one.done} of {points}" * bool(one.done)]
-            errors += [f"{words}: {one.reason}"] if one.reason else []
-        phase = drawing.phase_words(self.settings, self.limits)
-        line = f"Ready. At α = {self.settings.alpha:.4g}: {phase}." if phase else "Ready."
+        """At work on what, or ready; and what could not be computed to its end, and why."""
+        errors = [f"{_words_of(job)}: {job.reason}" for job in self.answers if job.reason]
+        return self._status_line(), list(dict.fromkeys(errors))
+
+    def _status_line(self) -> str:
+        """Return at work on what, or ready, with where the chosen α lies."""
+        pending = [_progress_of(job) for job in self.answers if not job.complete]
         if pending:
-            line = f"Computing: {', '.join(dict.fromkeys(pending))} …"
-        elif (end := self.limits.get("alpha_s")) is not None:
-            line += f" Labels can be separated up to α_s = {end:.4g}."
-        return line, list(dict.fromkeys(errors))
+            return f"Computing: {', '.join(dict.fromkeys(pending))} …"
+        line = "Ready."
+        phase = drawing.phase_words(self.settings, self.limits)
+        if phase:
+            line += f" At α = {self.settings.alpha:.4g}: {phase}."
+        separable = self.limits.get("alpha_s")
+        if separable is not None:
+            line += f" Labels can be separated up to α_s = {separable:.4g}."
+        return line
 
     @property
     def mark(self) -> str:
-        """Changes when there is something new to see."""
-        known = [f"{asking.key_of(one.task)}{one.done}{one.complete}" for one in self.answers]
-        shown = [f"{i}{a.status}{len(a.result)}" for i, a in enumerate(self.simulations) if a]
-        return "|".join([form.to_query(self.settings), *known, *shown])
+        """A text that changes when there is something new to see."""
+        known = [f"{asking.key_of(job.task)}{job.done}{job.complete}" for job in self.answers]
+        shown = [
+            f"{slot}{kept.status}{len(kept.rows)}"
+            for slot, kept in enumerate(self.simulations)
+            if kept is not None
+        ]
+        return "|".join([to_query(self.settings), *known, *shown])
 
     @property
     def busy(self) -> bool:
         """Whether there is more to come."""
-        return bool(self.missing) or any(not one.complete for one in self.simulations if one)
+        running = [kept for kept in self.simulations if kept is not None and not kept.complete]
+        return bool(self.missing or running)
 
     @property
     def stale(self) -> list[str]:
         """The figures for which there is nothing yet: what stands there is of other settings."""
-        curves = ["learning", "order"] if self.missing and not self.curves else []
-        last = self.found.get("landscape") or self.points
-        return curves + ["landscape"] * bool(self.missing and not last)
+        if not self.missing:
+            return []
+        figures = []
+        if not self.curves:
+            figures += ["learning", "order"]
+        if not (self.found.get("landscape") or self.points):
+            figures.append("landscape")
+        return figures
 
     @cached_property
     def figures(self) -> Figures:
         """The three figures, by the ids of their graphs."""
-        settings, curves, simulated = self.settings, self.curves, self.simulated
-        phase = drawing.phase_words(settings, self.limits)
-        if settings.equal_classes:
-            last = drawing.landscape_figure(settings, self.found.get("landscape"), phase)
-        else:
-            last = drawing.confusion_figure(settings, self.points)
-        learning = drawing.learning_figure(settings, curves, self.limits, simulated)
-        order = drawing.order_figure(settings, curves, simulated)
-        return {"learning": learning, "order": order, "landscape": last}
+        return {
+            "learning": drawing.learning_figure(
+                self.settings, self.curves, self.limits, self.simulated
+            ),
+            "order": drawing.order_figure(self.settings, self.curves, self.simulated),
+            "landscape": self._landscape_figure(),
+        }
+
+    def _landscape_figure(self) -> drawing.Figure:
+        """Return the free entropy, or the confusion matrices where classes differ."""
+        if not self.settings.equal_classes:
+            return drawing.confusion_figure(self.settings, self.points)
+        phase = drawing.phase_words(self.settings, self.limits)
+        return drawing.landscape_figure(self.settings, self.found.get("landscape"), phase)
 
     @property
     def rows(self) -> list[Row]:
         """Everything as one table."""
-        return [*itertools.chain(*self.curves.values(), *(one.rows for one in self.simulated))]
+        rows = [row for part in self.curves.values() for row in part]
+        return rows + [row for run in self.simulated for row in run.rows]
 
     @property
     def python(self) -> str:
         """A script that draws it."""
-        return python_lines(self.settings, [one.state for one in self.simulated], self.figures)
+        return python_lines(self.settings, [run.state for run in self.simulated], self.figures)
 
     @property
     def html(self) -> str:
         """A page of its own with the figures."""
-        named = zip(self.settings.titles, self.figures.values(), strict=True)
-        return page_html(self.settings, dict(named), self.status[0], self.python)
+        named = dict(zip(self.settings.titles, self.figures.values(), strict=True))
+        return page_html(self.settings, named, self.status[0], self.python)
+
+
+def _words_of(job: Job) -> str:
+    """Return what the page calls a piece of work."""
+    name = job.task.get("estimators")
+    if name:
+        return label_of(name)
+    if job.task["kind"] == "limits":
+        return "transitions and floor"
+    return str(job.task["kind"])
+
+
+def _progress_of(job: Job) -> str:
+    """Return what the page calls a piece of work, with how far it is."""
+    words = _words_of(job)
+    if job.done:
+        words += f" {job.done} of {job.task.get('points', 1)}"
+    return words
 
 
 def wanted_content(
@@ -240,14 +213,14 @@ def wanted_content(
 
     Where the range of α follows what is found, the curves are asked for when that is known.
     """
-    work, limits = sessions.work, asking.limits_task(settings)
-    slow = [limits] if limits and settings.range_rule == form.FOLLOW else []
-    if not work.wait(slow, 0.0):  # else the curves are wanted without a break
-        work.request(session.name, asking.tasks_of(settings)[:2])
-        work.wait(slow, QUICK_WAIT if wait else 0.0)
-    finding = not all(work.answer(task).complete for task in slow)
+    work = sessions.work
+    finding = False
     if settings.range_rule == form.FOLLOW:
-        known = (work.answer(limits).result or {}) if limits else {}
+        limits = asking.limits_task(settings)
+        known: asking.Found = {}
+        if limits is not None:
+            finding = not _is_known(work, session, settings, limits, wait)
+            known = work.answer(limits).result or {}
         low, high = asking.followed_range(settings, known)
         settings = settings.changed(range_rule="set", low=low, high=high)
     if not finding:
@@ -257,3 +230,20 @@ def wanted_content(
             work.wait([task for task in tasks if not asking.is_slow(task)], QUICK_WAIT)
             work.wait(tasks, SLOW_WAIT)
     return PageContent(work, settings, session.slots, finding)
+
+
+def _is_known(
+    work: WorkQueue,
+    session: Session,
+    settings: form.PageSettings,
+    limits: asking.Task,
+    wait: bool,
+) -> bool:
+    """Whether it is known what the range of α follows; ask for it, and wait a moment."""
+    if work.wait([limits], 0.0):  # asking again would interrupt the curves
+        return True
+    work.request(session.name, asking.tasks_of(settings)[:2])
+    timeout = 0.0
+    if wait:
+        timeout = QUICK_WAIT
+    return work.wait([limits], timeout)

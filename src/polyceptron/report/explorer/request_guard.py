@@ -1,9 +1,10 @@
-"""Which requests the explorer answers: those of its own page, on this machine.
+"""Which requests the explorer answers: those of its own page, by who has the address with its key.
 
 Computations start by POST alone, and a POST must come from this page itself: its `Origin` is ours,
 the browser sends `Sec-Fetch-Site: same-origin`, and its body holds the token that was put into the
-page. A page elsewhere, another port of this machine included, can have none of the three. Whatever
-is refused gets a line of text.
+page. A page elsewhere, another port of this machine included, can have none of the three. A program
+of another account of this machine can claim all of them: it does not know the key in the address.
+Whatever is refused gets a line of text.
 """
 
 from __future__ import annotations
@@ -36,6 +37,18 @@ ASIDE = (  # a link that another page opened by itself: nothing is computed unti
     "</head><body><p>Another page has sent you here. "
     '<a href="{address}">Open the explorer with its settings</a>.</p></body></html>'
 )
+# What the page keeps in the browser and sends back: null before there is anything.
+TYPES_OF_STORES: dict[str, type] = {
+    "drawn.data": dict,
+    "settings.data": dict,
+    "simulations-changed.data": int,
+}
+
+Declared = Mapping[str, Mapping[str, Any]]
+"""The callbacks of the page as Dash has declared them, by their outputs."""
+
+Body = dict[str, Any]
+"""A request of the page, as JSON."""
 
 
 def refuse(status: int, reason: str) -> NoReturn:
@@ -46,14 +59,20 @@ def refuse(status: int, reason: str) -> NoReturn:
 class RequestGuard:
     """Checks every request before anything else sees it.
 
-    `hosts` are the names by which this server may be called (empty: any), `key` is what the
-    address must hold when other machines can reach it, `callbacks` what Dash knows of its own.
+    Parameters
+    ----------
+    hosts : sequence of str
+        The names by which this server may be called; empty for any.
+    key : str or None
+        What the address must hold; None where nobody is asked for it.
+    callbacks : mapping
+        What Dash has declared.
     """
 
-    def __init__(
-        self, hosts: Sequence[str], key: str | None, callbacks: Mapping[str, Mapping[str, Any]]
-    ) -> None:
-        self.hosts, self.key, self.callbacks = tuple(hosts), key, callbacks
+    def __init__(self, hosts: Sequence[str], key: str | None, callbacks: Declared) -> None:
+        self.hosts = tuple(hosts)
+        self.key = key
+        self.callbacks = callbacks
         self._secret = secrets.token_bytes(32)
 
     def attach(self, server: Flask) -> None:
@@ -62,24 +81,31 @@ class RequestGuard:
         server.after_request(self._after)
 
     def token(self, page: str) -> str:
-        """page-signature: what a page must show to be listened to."""
-        return f"{page}-{hmac.new(self._secret, page.encode(), 'sha256').hexdigest()}"
+        """Return page-signature: what a page must show to be listened to."""
+        return f"{page}-{self._sign(page)}"
 
     def read_token(self, token: object) -> str:
-        """The page of a token of ours, or an error message."""
-        page = token.partition("-")[0] if isinstance(token, str) else ""
-        if not hmac.compare_digest(self.token(page).encode(), str(token).encode()):
+        """Return the page of a token of ours, or raise InvalidInput."""
+        page = ""
+        if isinstance(token, str):
+            page = token.partition("-")[0]
+        if not _same_text(self.token(page), str(token)):
             raise InvalidInput("this page has lost its session: reload it")
         return page
 
+    def _sign(self, text: str) -> str:
+        """Return a signature that only this server can make."""
+        return hmac.new(self._secret, text.encode(), "sha256").hexdigest()
+
     def _check(self) -> Response | None:
-        name = request.host.rpartition(":")[0] if ":" in request.host else request.host
-        if self.hosts and name not in self.hosts:
+        """Refuse what is not ours; return an answer that needs no page, or None to go on."""
+        if self.hosts and _host_name() not in self.hosts:
             refuse(403, "this server is not called by that name")
         site = request.headers.get("Sec-Fetch-Site", "same-origin")
         if site not in ("same-origin", "none"):
             return self._from_elsewhere()
-        if (opened := self._check_key()) is not None:
+        opened = self._check_key()
+        if opened is not None:
             return opened
         if request.method == "POST":
             self._check_post()
@@ -88,9 +114,9 @@ class RequestGuard:
         return None
 
     def _from_elsewhere(self) -> Response | None:
-        """Another page may lead a visitor here, by a link that the visitor presses, and no more."""
-        fetched = [request.headers.get(f"Sec-Fetch-{what}") for what in ("Mode", "Dest")]
-        if request.method != "GET" or fetched != ["navigate", "document"] or request.path != "/":
+        """Let another page lead a visitor here by a link that the visitor presses, and no more."""
+        headers = [request.headers.get(f"Sec-Fetch-{what}") for what in ("Mode", "Dest")]
+        if request.method != "GET" or headers != ["navigate", "document"] or request.path != "/":
             refuse(403, "other pages may not use this server")
         if request.headers.get("Sec-Fetch-User") == "?1":
             return self._check_key()
@@ -98,25 +124,24 @@ class RequestGuard:
         return Response(ASIDE.format(address=address), mimetype="text/html")
 
     def _check_key(self) -> Response | None:
-        """With a key: it is shown once in the address, then kept as a cookie."""
+        """Ask for the key: it is shown once in the address, then kept as a cookie."""
         if self.key is None:
             return None
-        # Cookies do not know of ports: two explorers on one machine must not share one.
-        port = request.host.rpartition(":")[2]
-        cookie = f"polyceptron-key-{port if port.isascii() and port.isdigit() else 80}"
-        proof = hmac.new(self._secret, self.key.encode(), "sha256").hexdigest()
-        pairs = parse_qsl(request.query_string.decode("ascii", "replace"), keep_blank_values=True)
+        cookie = _cookie_name()
+        proof = self._sign(self.key)
+        query = request.query_string.decode("ascii", "replace")
+        pairs = parse_qsl(query, keep_blank_values=True)
         shown = dict(pairs).get("token", "")
-        if request.method == "GET" and hmac.compare_digest(shown.encode(), self.key.encode()):
-            rest = urlencode([pair for pair in pairs if pair[0] != "token"], safe=",:")
-            moved = Response("", 303, {"Location": "/?" + rest if rest else "/"})
+        if request.method == "GET" and _same_text(shown, self.key):
+            moved = Response("", 303, {"Location": _address_without_key(pairs)})
             moved.set_cookie(cookie, proof, httponly=True, samesite="Lax")
             return moved
-        if not hmac.compare_digest(request.cookies.get(cookie, "").encode(), proof.encode()):
+        if not _same_text(request.cookies.get(cookie, ""), proof):
             refuse(403, "open the address that polyceptron explore printed, with its token")
         return None
 
     def _check_post(self) -> None:
+        """Refuse a POST that is not a callback of this page."""
         if request.path != CALLBACK or set(request.args) - {"endId"}:
             refuse(405, "nothing is to be sent to this address")
         if request.headers.get("Origin") != f"{request.scheme}://{request.host}":
@@ -135,33 +160,89 @@ class RequestGuard:
 
     @staticmethod
     def _after(response: Response) -> Response:
+        """Add the headers that keep other pages out."""
         if response.mimetype in ("text/html", "application/json"):
             response.headers["Cache-Control"] = "no-store"
         response.headers.update(HEADERS)
         return response
 
 
-def check_body(body: Any, callbacks: Mapping[str, Mapping[str, Any]]) -> Any:
-    """The token in the body of a callback that is exactly as Dash declared it, or a refusal."""
-    output = body.get("output") if isinstance(body, dict) else None
-    if not isinstance(output, str) or output not in callbacks:
+def _same_text(given: str, wanted: str) -> bool:
+    """Compare two texts in a time that does not tell where they differ."""
+    return hmac.compare_digest(given.encode(errors="replace"), wanted.encode(errors="replace"))
+
+
+def _host_name() -> str:
+    """Return the name by which this server was called, without the port."""
+    if ":" in request.host:
+        return request.host.rpartition(":")[0]
+    return request.host
+
+
+def _cookie_name() -> str:
+    """Return the name of the cookie: two explorers on one machine must not share one."""
+    port = request.host.rpartition(":")[2]
+    if not (port.isascii() and port.isdigit()):
+        port = "80"
+    return f"polyceptron-key-{port}"
+
+
+def _address_without_key(pairs: Sequence[tuple[str, str]]) -> str:
+    """Return the address of the page with its settings, without the key."""
+    settings = urlencode([pair for pair in pairs if pair[0] != "token"], safe=",:")
+    if settings:
+        return f"/?{settings}"
+    return "/"
+
+
+def check_body(body: object, callbacks: Declared) -> object:
+    """Return the token in the body of a callback that is as Dash declared it; refuse any other."""
+    output = None
+    if isinstance(body, dict):
+        output = body.get("output")
+    if not isinstance(body, dict) or not isinstance(output, str) or output not in callbacks:
         refuse(400, "the request names nothing that this page does")
-    values, wanted = dict[str, Any](), {"outputs": output.strip(".").split("...")}
-    for part in ("inputs", "state"):
-        wanted[part] = [f"{one['id']}.{one['property']}" for one in callbacks[output][part]]
-    for part, names in wanted.items():
-        given = body.get(part, [])
-        given = [given] if part == "outputs" and not isinstance(given, list) else given
-        if not isinstance(given, list) or [_name(one) for one in given] != names:
-            refuse(400, f"the {part} of the request are not those of this page")
-        values |= {name: one.get("value") for name, one in zip(names, given, strict=True)}
+    declared = callbacks[output]
+    _values_of(body, "outputs", output.strip(".").split("..."))
+    inputs = _declared_names(declared["inputs"])
+    values = _values_of(body, "inputs", inputs)
+    values |= _values_of(body, "state", _declared_names(declared["state"]))
     changed = body.get("changedPropIds")
-    if not isinstance(changed, list) or any(one not in wanted["inputs"] for one in changed):
+    if not isinstance(changed, list) or any(name not in inputs for name in changed):
         refuse(400, "the request reports a change of something that this page has not")
+    for name, kind in TYPES_OF_STORES.items():
+        value = values.get(name)
+        if value is not None and not _is_of(kind, value):
+            refuse(400, f"{name} of the request is not what this page keeps there")
     return values.get(f"{TOKEN_FIELD['id']}.{TOKEN_FIELD['property']}")
 
 
-def _name(one: Any) -> str | None:
-    """What a part of a body is about: element.property."""
-    parts: list[Any] = [one.get("id"), one.get("property")] if isinstance(one, dict) else [None]
-    return ".".join(parts) if all(isinstance(part, str) for part in parts) else None
+def _is_of(kind: type, value: object) -> bool:
+    """Whether a value is of this type; True and False are no numbers."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _declared_names(parts: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return element.property of each declared input or state."""
+    return [f"{part['id']}.{part['property']}" for part in parts]
+
+
+def _values_of(body: Body, part: str, names: list[str]) -> Body:
+    """Return the values in a part of a body, which must be about these names; refuse any other."""
+    given = body.get(part, [])
+    if part == "outputs" and not isinstance(given, list):
+        given = [given]
+    if not isinstance(given, list) or [_name(item) for item in given] != names:
+        refuse(400, f"the {part} of the request are not those of this page")
+    return {name: item.get("value") for name, item in zip(names, given, strict=True)}
+
+
+def _name(item: object) -> str | None:
+    """Return what a part of a body is about, element.property; None for what is no part."""
+    if not isinstance(item, dict):
+        return None
+    element = item.get("id")
+    what = item.get("property")
+    if not isinstance(element, str) or not isinstance(what, str):
+        return None
+    return f"{element}.{what}"

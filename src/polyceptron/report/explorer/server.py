@@ -1,29 +1,39 @@
 """The explorer as a web server: on this machine, unless another address is asked for."""
 
-import contextlib
+from __future__ import annotations
+
 import ipaddress
 import logging
 import secrets
 import socket
+import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from dash import Dash
 from dash.exceptions import DependencyException
-from flask import has_request_context
-from werkzeug.serving import WSGIRequestHandler, make_server
+from flask import Flask, has_request_context
+from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 
 from polyceptron.report.explorer import callbacks
 from polyceptron.report.explorer.layout import page
 from polyceptron.report.explorer.page_tasks import tasks_of
 from polyceptron.report.explorer.request_guard import HOST, LOOPBACK, RequestGuard
+from polyceptron.report.explorer.sessions import Sessions
 from polyceptron.report.explorer.settings import PageSettings
-from polyceptron.report.explorer.work_queue import Sessions
 
-PATIENCE = 30.0  # seconds that a browser may take to send its request
+MAX_CONNECTIONS = 100  # open at once: a browser has six, and each of 200 pages asks twice a second
+SECONDS_OF_CONNECTION = 60.0  # for a request and its answer: 4.6 MB of scripts at 80 kB a second
+MAX_BODY = 200_000  # bytes of a request; the page's own are far smaller
+Connection = socket.socket | tuple[bytes, socket.socket]
+"""The type that servers of Python have for it; over TCP it is a socket."""
+
+NOTHING_HERE = ("there is nothing at this address\n", 404, {"Content-Type": "text/plain"})
 
 
 def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Dash:
-    """The page as a Dash application; `key` must be in the address if other machines reach it."""
+    """Return the page as a Dash application; `key`, if any, must be in the address."""
     app = Dash(
         "polyceptron.report.explorer",
         title="polyceptron explorer",
@@ -35,27 +45,89 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
         ],
     )
     app.index_string = app.index_string.replace("<html>", '<html lang="en">')
-    names: tuple[str, ...] = (*LOOPBACK, f"[{host}]" if ":" in host else host)
-    with contextlib.suppress(ValueError):
-        if ipaddress.ip_address(host).is_unspecified:
-            names = ()  # any: the key in the address keeps strangers out
-    guard = RequestGuard(names, key, app.callback_map)
-    new = secrets.token_hex
-    # It starts no computation; Dash looks once as it starts, without a request.
-    app.layout = lambda: page(guard.token(new(16)) if has_request_context() else "", key)
+    guard = RequestGuard(_names_of(host), key, app.callback_map)
+
+    def layout() -> object:
+        token = ""
+        if has_request_context():  # Dash looks once as it starts, without a request
+            token = guard.token(secrets.token_hex(16))
+        return page(token, key, is_local=host in LOOPBACK)
+
+    app.layout = layout  # it starts no computation
     callbacks.register(app, sessions, guard)
-    app.server.config["MAX_CONTENT_LENGTH"] = 200_000  # bytes; the page's own are far smaller
+    app.server.config["MAX_CONTENT_LENGTH"] = MAX_BODY
     # What Dash answers with a traceback: scripts of packages that it does not serve, and those that
     # it has registered but not shipped.
-    nothing = ("there is nothing at this address\n", 404, {"Content-Type": "text/plain"})
     for error in (DependencyException, FileNotFoundError):
-        app.server.register_error_handler(error, lambda _: nothing)
+        app.server.register_error_handler(error, lambda _: NOTHING_HERE)
     guard.attach(app.server)
     return app
 
 
+def _names_of(host: str) -> tuple[str, ...]:
+    """Return the names by which the server may be called; none for any, where a key protects it."""
+    with suppress(ValueError):
+        if ipaddress.ip_address(host).is_unspecified:
+            return ()
+    if ":" in host:
+        return (*LOOPBACK, f"[{host}]")
+    return (*LOOPBACK, host)
+
+
+class RequestHandler(WSGIRequestHandler):
+    """Handles one connection; a socket that gives nothing for so long is given up."""
+
+    timeout = SECONDS_OF_CONNECTION
+
+
+class BoundedServer(ThreadedWSGIServer):
+    """A thread for each connection, of which there are not too many, and none for too long.
+
+    Where too many are open, the oldest gives way: an answer of the page takes a moment, so that the
+    oldest is somebody who keeps a connection without asking for anything.
+    """
+
+    def __init__(self, host: str, here: socket.socket, app: Flask) -> None:
+        port = here.getsockname()[1]
+        super().__init__(host, port, app, RequestHandler, fd=here.fileno())
+        self._open: dict[Connection, float] = {}  # when each began, the oldest first
+        self._lock = threading.Lock()
+
+    def process_request(self, request: Connection, client_address: object) -> None:
+        """Take a connection."""
+        with self._lock:
+            self._open[request] = time.monotonic()
+            for oldest in list(self._open)[:-MAX_CONNECTIONS]:
+                self._end(oldest)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Connection) -> None:
+        """Close a connection that is over."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """End connections that last too long; called twice a second."""
+        begun_too_long_ago = time.monotonic() - SECONDS_OF_CONNECTION
+        with self._lock:
+            for connection, begin in list(self._open.items()):
+                if begin < begun_too_long_ago:
+                    self._end(connection)
+
+    def _end(self, connection: Connection) -> None:
+        """Wake the thread of a connection, which then closes it."""
+        self._open.pop(connection, None)
+        assert isinstance(connection, socket.socket)
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+
+
 def serve(
-    here: socket.socket, host: str, key: str | None = None, ready: Callable[[], object] = bool
+    here: socket.socket,
+    host: str,
+    key: str | None = None,
+    ready: Callable[[], object] = bool,
 ) -> None:
     """Serve on a listening socket bound to `host` until interrupted, `key` holders only if given.
 
@@ -66,19 +138,7 @@ def serve(
     try:
         # The first curves are computed while the browser opens the page.
         sessions.work.request("first page", tasks_of(PageSettings(range_rule="set")))
-
-        class Handler(WSGIRequestHandler):
-            timeout = PATIENCE
-
-        app = make_app(sessions, host, key)
-        server = make_server(
-            host,
-            here.getsockname()[1],
-            app.server,
-            threaded=True,
-            request_handler=Handler,
-            fd=here.fileno(),
-        )
+        server = BoundedServer(host, here, make_app(sessions, host, key).server)
         ready()
         server.serve_forever()
     finally:

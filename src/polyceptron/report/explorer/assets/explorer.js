@@ -49,11 +49,27 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
             const query = key ? '?token=' + key + (search ? '&' + search.slice(1) : '') : search;
             return window.location.origin + window.location.pathname + query;
         },
-        // What was drawn for other settings is dimmed until its successor is there.
-        dim: (settings, drawn) => {
-            const all = !drawn || (settings && settings.stamp !== drawn.stamp);
-            return ['learning', 'order', 'landscape'].map((name) =>
+        // The button says that the link was copied, until there is another link.
+        copy: async (clicks, link) => {
+            const pressed = window.dash_clientside.callback_context.triggered_id === 'copy-link';
+            if (!clicks || !pressed) {
+                return 'Copy link';
+            }
+            try {
+                await navigator.clipboard.writeText(link);
+            } catch {
+                document.querySelector('#link').select();
+                document.execCommand('copy');
+            }
+            return 'Copied';
+        },
+        // What was drawn for other settings is dimmed until its successor is there; after a value
+        // that was refused, everything is, and nothing is "Ready".
+        dim: (settings, drawn, refused) => {
+            const all = !drawn || refused || (settings && settings.stamp !== drawn.stamp);
+            const plots = ['learning', 'order', 'landscape'].map((name) =>
                 (all || drawn.stale.includes(name)) ? 'plot stale' : 'plot');
+            return [...plots, refused ? 'status refused' : 'status'];
         }
     }
 });
