@@ -101,8 +101,8 @@ MUTATIONS = [
     Mutation(
         "channel entropy: pairs of competitors, a sign",
         "sides/fields/information.py",
-        'synergy -= 2 * np.einsum("nbx,nb->nx", _told(one), w)',
-        'synergy += 2 * np.einsum("nbx,nb->nx", _told(one), w)',
+        "told_by_two - 2 * told_by_one",
+        "told_by_two + 2 * told_by_one",
         "tests/unit/theory/test_entropy_table.py::test_a_part_made_again_is_the_table",
     ),
     Mutation(
@@ -136,7 +136,7 @@ MUTATIONS = [
     Mutation(
         "flips: the known part of the entropy dropped",
         "sides/fields/information.py",
-        "xlogy(Z, Z) - P * xlogy(top, top) - (1 - P) * xlogy(a, a)",
+        "xlogy(Z, Z) - known",
         "xlogy(Z, Z)",
         f"{ENTROPY}::test_channel_at_zero_overlap_is_known",
     ),
@@ -221,8 +221,8 @@ MUTATIONS = [
     Mutation(
         "square loss q: a factor 2",
         "theory/erm/square_closed_form.py",
-        "norm * (1 / n_classes - 2 * m * c + m**2)",
-        "norm * (1 / n_classes - m * c + m**2)",
+        "1 / n_classes - 2 * m * c + m**2",
+        "1 / n_classes - m * c + m**2",
         "tests/unit/theory/test_erm_theory.py::test_square_equations_have_the_closed_form_as_root",
     ),
     Mutation(
@@ -500,16 +500,16 @@ MUTATIONS = [
     ),
     Mutation(
         "separability: variance along the means",
-        "theory/separability.py",
-        "1 + at[:2] @ G @ at[:2]",
-        "1 + 0 * (at[:2] @ G @ at[:2])",
+        "theory/separability_unequal.py",
+        "spread = 1 + a @ G @ a",
+        "spread = 1 + 0 * (a @ G @ a)",
         "tests/unit/theory/test_population_separability.py::test_matrices_agree_with_scalars_and_with_closed_forms",
     ),
     Mutation(
         "separability: the metric of the saddle",
-        "theory/separability.py",
-        "tilt, metric = alpha * E.T, N @ U + U.T @ N",
-        "tilt, metric = 0.8 * alpha * E.T, N @ U + U.T @ N",
+        "theory/separability_unequal.py",
+        "tilt = alpha * pull",
+        "tilt = 0.8 * alpha * pull",
         "tests/unit/theory/test_population_separability.py::test_matrices_agree_with_scalars_and_with_closed_forms",
     ),
     Mutation(

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 AnyArray = NDArray[Any]
+# Stands for 0 where something is divided by it or its logarithm is taken: 1e8/TINY is still finite.
+TINY = 1e-300
+
 P = ParamSpec("P")
 T = TypeVar("T")
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}  # by process, for one that has forked

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.numerics import Array
-from polyceptron.numerics.panels import TINY, last_coefficients, legendre_rule
+from polyceptron.numerics import TINY, Array
+from polyceptron.numerics.panels import last_coefficients, legendre_rule
 
 MAX_NODES = 200_000
 MAX_HALVINGS = 16

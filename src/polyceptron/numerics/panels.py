@@ -14,21 +14,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from polyceptron.numerics import Array
+from polyceptron.numerics import TINY, Array
 
 # Break points in units of a Gaussian's standard deviation; beyond the last one it is below 1e-17.
 GAUSS_BREAKS = np.array([0.0, 1.6, 3.4, 5.8, 8.8])
 CUTOFF = float(GAUSS_BREAKS[-1])
-TINY = 1e-300  # in place of a width or a size of 0
 SHARE_OF_A_PANEL_TO_SPARE = 0.15  # a little more than n panels' worth is still n panels
-
-# `resolve` tries a panel at so many nodes. They include its ends, less a little, because a kink
-# between an end and the first node of Gauss would not be seen, and an end itself may be a kink.
-N_PROBES = 8
-PROBE_OFF_THE_END = 1e-7
-SMOOTH_ENOUGH = 1e-6  # the last two Legendre coefficients, relative to the size of the function
-MAX_PANELS = 2000
-MAX_HALVINGS = 20
 
 
 @lru_cache(maxsize=32)
@@ -115,33 +106,54 @@ def interpolate_rows(wanted: Array, x: Array, y: Array) -> Array:
     return np.asarray(found.reshape(wanted.shape))
 
 
-def resolve(function: Callable[[Array], Array], breaks: Array) -> Array:
+def resolve(
+    function: Callable[[Array], Array],
+    breaks: Array,
+    *,
+    tol: float = 1e-6,
+    max_panels: int = 2000,
+) -> Array:
     """Halve the panels between `breaks` (b,) until a function is nearly a polynomial on each.
 
-    The function takes points (n,) and returns values (c, n) of c quantities.
+    Parameters
+    ----------
+    function : callable
+        Takes points (n,) and returns values (c, n) of c quantities.
+    breaks : array, (b,)
+    tol : float
+        Of the last two Legendre coefficients, relative to the size of the function.
+    max_panels : int
+
+    Returns
+    -------
+    array
+        Break points.
     """
-    nodes = 0.5 - 0.5 * np.cos(np.linspace(0, np.pi, N_PROBES))
-    nodes = np.clip(nodes, PROBE_OFF_THE_END, 1 - PROBE_OFF_THE_END)
+    # The nodes that are tried include the ends of a panel, less a little: a kink between an end
+    # and the first node of Gauss would not be seen, and an end itself may be a kink.
+    nodes = 0.5 - 0.5 * np.cos(np.linspace(0, np.pi, 8))
+    nodes = np.clip(nodes, 1e-7, 1 - 1e-7)
     to_coefficients = last_coefficients(tuple(nodes))
     low = breaks[:-1]
     high = breaks[1:]
     ends = [breaks[:1]]  # of panels that are smooth
     size: Array | None = None
-    for _ in range(MAX_HALVINGS):
+    for _ in range(20):
         x = low[:, None] + (high - low)[:, None] * nodes
         values = function(x.ravel()).reshape(-1, *x.shape)  # (c, panels, nodes)
         if size is None:
             size = np.abs(values).max((1, 2))
         tail = np.abs(values @ to_coefficients.T).max(2)
-        rough = (tail > SMOOTH_ENOUGH * np.maximum(size, TINY)[:, None]).any(0)
+        rough = (tail > tol * np.maximum(size, TINY)[:, None]).any(0)
         ends.append(high[~rough])
         low = low[rough]
         high = high[rough]
         n_panels = sum(map(len, ends)) + 2 * len(low)
-        if len(low) == 0 or n_panels > MAX_PANELS:
+        if len(low) == 0 or n_panels > max_panels:
             break
         middle = (low + high) / 2
-        low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
+        low = np.concatenate([low, middle])
+        high = np.concatenate([middle, high])
     return np.unique(np.concatenate([*ends, high]))
 
 

@@ -228,7 +228,7 @@ def _check_has_tail(teacher: AnyTeacher, student: Student) -> None:
 
 
 def _known_decay(teacher: AnyTeacher, student: Student) -> Decay | None:
-    """What is known by hand of the tail; unequal classes have smooth labels, hence p = 1."""
+    """Return what is known by hand of the tail; unequal classes have smooth labels, so p = 1."""
     if student.spec.sees_equal_classes(teacher):
         return student.spec.decay(teacher)
     return Decay(1.0)

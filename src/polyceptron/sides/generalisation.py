@@ -23,27 +23,41 @@ with σ = √(1−ρ²). A channel enters by the correlation of the student with
 are Gaussian, and by its share of guessed labels, ρ = 0.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TypeVar, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
 from polyceptron.checks import as_numbers, check_classes
 from polyceptron.errors import InvalidInput
-from polyceptron.numerics import AnyArray
+from polyceptron.numerics import AnyArray, Array
 from polyceptron.numerics.bivariate import corner_cdf
 from polyceptron.numerics.special import ChebyshevProxy, chebyshev_proxy
 from polyceptron.problem.channels import Channel, as_channel
 
-_ALIGNED = 1e14  # τ that stands for ρ = 1
-_SLOPE_STEP = 1e-4  # of ln τ
+ALIGNED_TAU = 1e14  # τ that stands for ρ = 1
+
+FloatOrArray = TypeVar("FloatOrArray", float, Array)
 
 
-def generalisation_error(correlation: Any, n_classes: int, noise: Any = "none") -> Any:
-    """ε(ρ) on labels as they are drawn; at ρ = 1 the error of the teacher itself.
+@overload
+def generalisation_error(
+    correlation: float, n_classes: int, noise: str | Channel = "none"
+) -> float: ...
+@overload
+def generalisation_error(
+    correlation: AnyArray | Sequence[float], n_classes: int, noise: str | Channel = "none"
+) -> AnyArray: ...
+def generalisation_error(
+    correlation: ArrayLike, n_classes: int, noise: str | Channel = "none"
+) -> float | AnyArray:
+    """Return ε(ρ) on labels as they are drawn; at ρ = 1 the error of the teacher itself.
 
     Parameters
     ----------
@@ -69,124 +83,144 @@ def generalisation_error(correlation: Any, n_classes: int, noise: Any = "none") 
         raise InvalidInput(f"the correlation must be between -1 and 1, got {correlation!r}")
     channel = as_channel(noise)
     if channel.noiseless:
-        value = np.clip(error_from_angle(np.arccos(rho), n_classes), 0.0, 1.0)  # rounding at ρ = −1
+        # Clipped: there is rounding at ρ = −1.
+        value = np.clip(error_from_angle(np.arccos(rho), n_classes), 0.0, 1.0)
     else:
-        tau = np.clip(rho / np.sqrt(np.maximum(1 - rho**2, _ALIGNED**-2)), -_ALIGNED, _ALIGNED)
+        residual = np.sqrt(np.maximum(1 - rho**2, ALIGNED_TAU**-2))
+        tau = np.clip(rho / residual, -ALIGNED_TAU, ALIGNED_TAU)
         value = error_on_labels(channel, tau, n_classes)
-    return value if rho.ndim else float(value)
+    if rho.ndim == 0:
+        return float(value)
+    return value
 
 
-def error_from_angle(theta: Any, n_classes: int) -> AnyArray:
-    """ε at θ = arccos ρ: the way to keep relative precision when ρ is close to 1."""
+def error_from_angle(theta: ArrayLike, n_classes: int) -> AnyArray:
+    """Return ε at θ = arccos ρ, in its shape, with relative precision also when ρ is close to 1."""
     k = check_classes(n_classes)
     theta = np.asarray(theta, dtype=float)
-    return theta / math.pi if k == 2 else theta * _ratio(k)(theta)
+    if k == 2:
+        return theta / math.pi
+    return theta * _error_per_angle(k)(theta)
 
 
-def error_on_labels(channel: Channel, tau: Any, n_classes: int) -> AnyArray:
-    """ε on labels as the channel draws them, at τ = ρ/√(1−ρ²)."""
+def error_on_labels(channel: Channel, tau: ArrayLike, n_classes: int) -> AnyArray:
+    """Return ε on labels as the channel draws them, at τ = ρ/√(1−ρ²), in the shape of τ."""
     return channel.drawn_error(tau, n_classes, lambda t: error_at_tau(t, n_classes))
 
 
 def error_slope(channel: Channel, tau: float, n_classes: int) -> float:
-    """|dε/d ln τ| on labels as drawn."""
-    near = tau * np.exp(np.array([-_SLOPE_STEP, _SLOPE_STEP]))
-    low, high = error_on_labels(channel, near, n_classes)
-    return abs(float(high - low)) / (2 * _SLOPE_STEP)
+    """Return |dε/d ln τ| on labels as drawn, by a central difference."""
+    step = float(np.cbrt(np.finfo(float).eps))
+    low, high = error_on_labels(channel, tau * np.exp(np.array([-step, step])), n_classes)
+    return abs(float(high - low)) / (2 * step)
 
 
 def error_floor(channel: Channel, n_classes: int) -> float:
-    """ε on labels as drawn of the teacher itself, ρ = 1: 0 without noise."""
-    return 0.0 if channel.noiseless else float(error_on_labels(channel, _ALIGNED, n_classes))
+    """Return ε on labels as drawn of the teacher itself, ρ = 1: 0 without noise."""
+    if channel.noiseless:
+        return 0.0
+    return float(error_on_labels(channel, ALIGNED_TAU, n_classes))
 
 
-def error_at_tau(tau: Any, n_classes: int) -> AnyArray:
-    """ε against the noiseless rule at τ, accurate as τ → ∞."""
+def error_at_tau(tau: ArrayLike, n_classes: int) -> AnyArray:
+    """Return ε against the noiseless rule at τ, in its shape, accurate as τ → ∞."""
     return error_from_angle(np.arctan2(1.0, np.asarray(tau, dtype=float)), n_classes)
 
 
-def angle(complement: Any) -> AnyArray:
-    """θ = arccos √q from 1 − q, accurately as q → 1."""
+def angle(complement: ArrayLike) -> AnyArray:
+    """Return θ = arccos √q from 1 − q, in its shape, accurate as q → 1."""
     v = np.asarray(complement, dtype=float)
     return np.arctan2(np.sqrt(v), np.sqrt(np.maximum(1 - v, 0.0)))
 
 
 @lru_cache(maxsize=256)
-def _ratio(k: int) -> ChebyshevProxy:
-    """ε/θ on θ in [0, π], to 1e-12 (1e-11 at k = 1000); smooth, and so continued to 0."""
-    u, y, weight = _rule(k)
+def _error_per_angle(k: int) -> ChebyshevProxy:
+    """Return ε/θ on θ in [0, π], to 1e-12 (1e-11 at k = 1000); smooth, and so continued to 0."""
+    u, y, weight = _trapezoidal_rule(k)
 
-    def ratio(theta: float) -> float:
-        """The complement integral in (u, y), v = ρu + σy."""
-        rho, sigma = math.cos(theta), math.sin(theta)
-        both = corner_cdf(u, rho * u + sigma * y, y, sigma * u - rho * y)
-        lost = np.clip(1 - both / ndtr(u), 0.0, 1.0)  # D/A
+    def complement(theta: float) -> float:
+        """Return the integral of the complement over (u, y), v = ρu + σy."""
+        rho = math.cos(theta)
+        sigma = math.sin(theta)
+        both_below = corner_cdf(u, rho * u + sigma * y, y, sigma * u - rho * y)
+        lost = np.clip(1 - both_below / ndtr(u), 0.0, 1.0)  # D/A
         with np.errstate(divide="ignore"):
             wrong = -np.expm1((k - 1) * np.log1p(-lost))
         return float(weight @ wrong) / theta
 
-    ratios = np.vectorize(ratio, otypes=[float])
-    return chebyshev_proxy(ratios, 1e-3, math.pi, tol=1e-12, start=33, max_points=65)
+    of_array = np.vectorize(complement, otypes=[float])
+    return chebyshev_proxy(of_array, 1e-3, math.pi, tol=1e-12, start=33, max_points=65)
 
 
-def _rule(k: int) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """Nodes (u, y) and weights (n,) of the trapezoidal rule, where the density of both counts.
+def _trapezoidal_rule(k: int) -> tuple[Array, Array, Array]:
+    """Return nodes (u, y) and weights (n,) where the density of both counts.
 
-    k φ Φ^{k−1} steepens slowly with k, and the step with it.
+    k φ Φ^{k−1} steepens slowly with k, and the step with it. No node is at 0.
     """
     step = 0.38 / (1 + 0.4 * math.log(max(k, 4) / 4))
-    grid = (np.arange(math.floor(-9 / step), math.ceil(9 / step)) + 0.37) * step  # never 0
+    indices = np.arange(math.floor(-9 / step), math.ceil(9 / step))
+    grid = np.asarray((indices + 0.37) * step, float)
     log_weight = (-0.5 * grid**2 + (k - 1) * log_ndtr(grid))[:, None] - 0.5 * grid**2
     i, j = np.nonzero(log_weight > log_weight.max() - 36)
-    return grid[i], grid[j], np.exp(log_weight[i, j]) * (k * step * step / (2 * math.pi))
+    weight: Array = np.exp(log_weight[i, j]) * (k * step * step / (2 * math.pi))
+    return grid[i], grid[j], weight
 
 
 def margin_exceeds(channel: Channel, n_classes: int, tau: float, x: float) -> float | None:
-    """P(margin > x), x in units of √q; None where the channel has no form of its own."""
-    if channel.utility_tau(tau) is None:
+    """Return P(margin > x), x in units of √q; None where the channel has no form of its own."""
+    tau_of_utilities = channel.utility_tau(tau)
+    if tau_of_utilities is None:
         return channel.utility_lead(tau, n_classes, x)
 
     def exceeds(tau: float) -> float:
-        u, v, weight = _plane(tau, n_classes)
+        u, v, weight = _correlated_rule(tau, n_classes)
         return float(weight @ (_both_below(u, v - x, tau) / ndtr(u)) ** (n_classes - 1))
 
-    return _mixed(channel, n_classes, tau, exceeds)
+    return _with_guesses(channel, n_classes, tau_of_utilities, exceeds)
 
 
-def margin_density(channel: Channel, n_classes: int, tau: float, x: AnyArray) -> AnyArray | None:
-    """The margin's density at each x (n,), in units of √q; None without Gaussian utilities."""
+def margin_density(channel: Channel, n_classes: int, tau: float, x: Array) -> Array | None:
+    """Return the margin's density at each x (n,), in units of √q; None without Gaussian utilities.
+
+    See the module's formulas.
+    """
     k = n_classes
+    tau_of_utilities = channel.utility_tau(tau)
+    if tau_of_utilities is None:
+        return None
 
-    def density(tau: float) -> AnyArray:
-        u, v, weight = _plane(tau, k)
-        out, weight = np.empty(len(x)), weight / ndtr(u) ** (k - 1) / math.sqrt(2 * math.pi)
+    def density(tau: float) -> Array:
+        u, v, weight = _correlated_rule(tau, k)
+        weight = weight / ndtr(u) ** (k - 1) / math.sqrt(2 * math.pi)
+        values = np.empty(len(x))
         for i, shift in enumerate(x):
             low = v - shift
-            last = np.exp(-0.5 * low * low) * ndtr(math.hypot(1.0, tau) * u - tau * low)
-            rest = _both_below(u, low, tau) ** (k - 2) if k > 2 else 1.0
-            out[i] = (k - 1) * float(weight @ (last * rest))
-        return out
+            nearest = np.exp(-0.5 * low * low) * ndtr(math.hypot(1.0, tau) * u - tau * low)
+            if k > 2:
+                nearest = nearest * _both_below(u, low, tau) ** (k - 2)
+            values[i] = (k - 1) * float(weight @ nearest)
+        return values
 
-    return _mixed(channel, k, tau, density)
+    return _with_guesses(channel, k, tau_of_utilities, density)
 
 
-def _mixed(channel: Channel, n_classes: int, tau: float, of_tau: Callable[[float], Any]) -> Any:
-    seen = channel.utility_tau(tau)
-    if seen is None:
-        return None
+def _with_guesses(
+    channel: Channel, n_classes: int, tau: float, of_tau: Callable[[float], FloatOrArray]
+) -> FloatOrArray:
+    """Return the mean of f(τ) over labels by the utilities and labels by a guess, τ = 0."""
     guessed = n_classes * channel.guess(n_classes)
     if guessed == 0:
-        return of_tau(seen)
-    return (1 - guessed) * of_tau(seen) + guessed * of_tau(0.0)
+        return of_tau(tau)
+    return (1 - guessed) * of_tau(tau) + guessed * of_tau(0.0)
 
 
-def _plane(tau: float, k: int) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """u, v and the weight k φ₂ A^{k−1} of the trapezoidal rule."""
-    u, y, weight = _rule(k)
+def _correlated_rule(tau: float, k: int) -> tuple[Array, Array, Array]:
+    """Return u, v and the weights k φ₂ A^{k−1} of the trapezoidal rule, (n,) each."""
+    u, y, weight = _trapezoidal_rule(k)
     return u, (tau * u + y) / math.hypot(1.0, tau), weight
 
 
-def _both_below(u: AnyArray, v: AnyArray, tau: float) -> AnyArray:
-    """Φ₂(u, v; ρ), with ρ/σ = τ and 1/σ = √(1+τ²)."""
+def _both_below(u: Array, v: Array, tau: float) -> Array:
+    """Return Φ₂(u, v; ρ) (n,), with ρ/σ = τ and 1/σ = √(1+τ²)."""
     inverse = math.hypot(1.0, tau)
     return np.clip(corner_cdf(u, v, inverse * v - tau * u, inverse * u - tau * v), 0.0, 1.0)

@@ -37,9 +37,6 @@ _SUMS = Sums()
 _POINTS = Points()
 PROBABILITY_ROUNDING = 1e-11  # of a probability that is 1 minus a double integral
 SMALLEST_NORM = 1e-18  # q that stands for 0, where every loss has a finite limit
-# Levels of accuracy of the plain loop, as the figures need them.
-LEVEL_UP_TO_THREE_CLASSES = 2  # errs by 1e-8
-LEVEL_ABOVE_THREE_CLASSES = 1  # errs by about 1e-4
 
 
 @dataclass(frozen=True)
@@ -112,10 +109,7 @@ class FieldsSide:
     def __call__(self, law: ScalarOrder) -> Conjugates:
         """Return the conjugates after one step of the plain loop, with nodes placed at its law."""
         law = replace(law, q=max(law.q, SMALLEST_NORM))
-        level = LEVEL_ABOVE_THREE_CLASSES
-        if self.n_classes in FEW:
-            level = LEVEL_UP_TO_THREE_CLASSES
-        return self.hats(self.averages(level, law)(law))
+        return self.hats(self.averages(self.rule.loop_level, law)(law))
 
 
 WeightsSide = Callable[[Conjugates], ScalarOrder]  # a step of the loop on the side of the weights
@@ -143,7 +137,7 @@ class Problem:
 
     @property
     def channel(self) -> Channel:
-        """What draws the labels."""
+        """The channel, which draws the labels."""
         return self.fields.channel
 
     @property
@@ -168,23 +162,23 @@ class Problem:
 
     @property
     def closed_form(self) -> bool:
-        """Whether the whole fixed point is explicit, up to one scalar equation for a spectrum."""
+        """True if the whole fixed point is explicit, up to one scalar equation for a spectrum."""
         explicit = self.fields.explicit(ScalarOrder(1.0, 1.0, 1.0)) is not None
         return explicit and self.weights.penalty.quadratic
 
     @property
     def nodes_are_random(self) -> bool:
-        """Whether the fields are sampled, so that replicates show the error of averages."""
+        """True if the fields are sampled, so that replicates show the error of averages."""
         return self.fields.rule.sampled
 
     @property
     def nodes_follow_order(self) -> bool:
-        """Whether nodes move smoothly with the order parameters, wherever they were placed."""
+        """True if nodes move smoothly with the order parameters, wherever they were placed."""
         return self.fields.rule.follows
 
     @property
     def weights_diverge_somewhere(self) -> bool:
-        """Whether weights diverge at α_s, beyond which noisy labels cannot be separated."""
+        """True if weights diverge at α_s, beyond which noisy labels cannot be separated."""
         unpenalised = self.ridge == 0 or self.loss.scale_free
         return unpenalised and not self.channel.noiseless
 

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from scipy.optimize import brentq
 
@@ -187,6 +187,13 @@ def check_minimum(objective: Objective, parameter: float, tol: float) -> Minimum
     if not math.isfinite(search.at(x).value):
         return None
     return search.checked(x, LONGEST_CHECK)
+
+
+class _Vertex(NamedTuple):
+    """The bottom of a valley: ln λ and the value there, as a parabola has them."""
+
+    x: float
+    value: float
 
 
 @dataclass
@@ -390,25 +397,39 @@ class _Search:
 
     def _deepest_rival(self, least: float) -> float | None:
         """Return the vertex of another valley that may be deeper than the one refined, if any."""
-        known = [x for x in self.trials_with_values() if x > -math.inf]
+        known = self._outwards(1)
         vertices = {}
         for below, x, above in zip(known, known[1:], known[2:], strict=False):
-            low, middle, high = (self.trials[other].value for other in (below, x, above))
-            if not (middle < low and middle < high) or above - below < NARROW:
+            if above - below < NARROW:
                 continue
-            bend = self._bend_around(x)
-            slope = ((high - middle) * (x - below) ** 2 + (middle - low) * (above - x) ** 2) / (
-                (above - x) * (x - below) * (above - below)
-            )
-            if not (bend > 0 and abs(slope / bend) > SHORTEST):
-                continue
-            vertex = x - slope / bend
-            if below < vertex < above:
-                vertices[vertex] = middle - slope**2 / (2 * bend)
+            vertex = self._vertex(below, x, above)
+            if vertex is not None:
+                vertices[vertex.x] = vertex.value
         deepest = min(vertices, key=lambda x: vertices[x], default=None)
         if deepest is None or vertices[deepest] >= least:
             return None
         return deepest
+
+    def _vertex(self, below: float, x: float, above: float) -> _Vertex | None:
+        """Return the bottom of a valley by the parabola through three trials, if x is the lowest.
+
+        None where the bottom is x itself, or not between the outer two.
+        """
+        low = self.trials[below].value
+        middle = self.trials[x].value
+        high = self.trials[above].value
+        if middle >= min(low, high):
+            return None
+        bend = self._bend_around(x)
+        rise_above = (high - middle) / (above - x)
+        rise_below = (middle - low) / (x - below)
+        slope = (rise_above * (x - below) + rise_below * (above - x)) / (above - below)
+        if not bend > 0:
+            return None
+        shift = -slope / bend
+        if abs(shift) <= SHORTEST or not below < x + shift < above:
+            return None
+        return _Vertex(x + shift, middle - slope**2 / (2 * bend))
 
     def _minimum_around_best(self) -> Minimum:
         """Refine between the neighbours of the best trial, and say where the minimum lies."""

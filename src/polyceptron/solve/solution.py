@@ -52,7 +52,7 @@ class Solution(ShortDisplay):
 
     @property
     def remedy(self) -> str:
-        """What to do about the status, in a sentence; empty where all is well."""
+        """One sentence on what to do about the status; empty where all is well."""
         return self.status.remedy
 
 

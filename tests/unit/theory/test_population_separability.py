@@ -14,8 +14,8 @@ from scipy.stats import norm
 import polyceptron as pc
 from polyceptron.problem import Teacher
 from polyceptron.problem.populations import Mixture
-from polyceptron.theory import separability
-from polyceptron.theory.separability import _many_classes, separable_limit
+from polyceptron.theory import separability_unequal
+from polyceptron.theory.separability_unequal import saddle_limit, separable_limit
 
 pytestmark = pytest.mark.slow
 
@@ -67,15 +67,15 @@ def test_two_alike_classes_need_no_intercept(noise):
 
 def test_matrices_agree_with_scalars_and_with_closed_forms():
     teacher = Teacher(3, noise="softmax:1.5")
-    found = _many_classes(teacher, True)
+    found = saddle_limit(teacher, True)
     assert abs(found.value - pc.separability(teacher).alpha_s) < found.uncertainty
     assert found.uncertainty < 0.02
     unlike = Mixture((0.7, 0.3), gram=[[2, 0.5], [0.5, 1]], variances=(1, 0.5))
     for intercept in (True, False):
-        exact, found = separable_limit(unlike, intercept), _many_classes(unlike, intercept)
+        exact, found = separable_limit(unlike, intercept), saddle_limit(unlike, intercept)
         assert abs(found.value - exact.value) < found.uncertainty
     # Random labels of three alike classes: 12/5.
-    found = _many_classes(Mixture(np.ones(3) / 3, gram=np.zeros((3, 3))), True)
+    found = saddle_limit(Mixture(np.ones(3) / 3, gram=np.zeros((3, 3))), True)
     assert abs(found.value - 2.4) < found.uncertainty + 1e-4
 
 
@@ -115,7 +115,8 @@ def separable(X, y, k, intercept):
 )
 def test_drawn_data_lose_their_separability_there(population, dimension, monkeypatch):
     # A quarter of the points: a limit known to a per cent, and data 30 % below and 40 % above.
-    monkeypatch.setattr(separability, "_LOG2_POINTS", separability._LOG2_POINTS - 2)
+    fewer = separability_unequal.LOG2_POINTS_OF_THREE_CLASSES - 2
+    monkeypatch.setattr(separability_unequal, "LOG2_POINTS_OF_THREE_CLASSES", fewer)
     k = population.n_classes
     for intercept in (True, False):
         limit = pc.separability(population, intercept=intercept).alpha_s

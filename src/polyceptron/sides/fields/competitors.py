@@ -18,12 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polyceptron.numerics import Array
+from polyceptron.numerics import TINY, Array
 from polyceptron.numerics.panels import gauss
 from polyceptron.sides.fields.winner import LEAST_CORRELATION, SQRT_TWO_PI, WinnerAtLevel
 
 LOWEST_FIELD = -7.0  # of x: a standard normal is lower with probability 1e-12
-TINY = 1e-300  # keeps divisions and logarithms of underflowed weights finite
 _LOG_NEGLIGIBLE_PULL = 14.0  # all p together below e^−14 of one at its knee count as nothing
 _NODES_WHERE_PULL_IS_NOTHING = 12  # on each side of the turn of F; their sum is kept, not they
 

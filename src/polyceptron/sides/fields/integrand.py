@@ -142,21 +142,23 @@ class FieldsRule(ABC):
     """
 
     n_levels: ClassVar[int]
-    sampled: ClassVar[bool] = False  # see `is_sampled`
-    follows: ClassVar[bool] = False  # see `moves_nodes`
+    loop_level: ClassVar[int]  # the level of the plain loop, which errs by 1e-4 or less
+    sampled: ClassVar[bool] = False  # points are random; replicates show the error
+    follows: ClassVar[bool] = False  # nodes follow the order parameters smoothly
+    # Of θ = (ln τ, ln q, ln V), by level: to how many digits a root on this level is worth knowing.
+    root_tolerances: ClassVar[tuple[float, ...]]
+    # Weights without a ridge diverge at α_s. |α/α_s − 1| from which levels 0, 1, … have a root:
+    # closer to α_s the error of a level is larger than the distance.
+    closest_roots: ClassVar[tuple[float, ...]] = ()
     # Relative error that levels 1, 2, … were seen to reach: two levels can agree by luck.
     floors: ClassVar[tuple[float, ...]] = (3e-6, 1e-6, 1e-8, 1e-10, 1e-12)
     loss_floor: ClassVar[float] = 1.0  # times as much for the mean loss
     by_parts: ClassVar[float] = 0.0  # weight of the defect of C = (m/q)M − D in the error
     left: ClassVar[float] = 0.2  # error over the change of the last level: geometric convergence
-
-    def is_sampled(self) -> bool:
-        """Whether points are random, in replicates whose spread tells the error."""
-        return self.sampled
-
-    def moves_nodes(self) -> bool:
-        """Whether nodes follow the order parameters smoothly, wherever they were placed."""
-        return self.follows
+    # Of a hard constraint without a margin (`LabelCone`): the relative error that is left of Q on
+    # any level, and the tolerance on 1/Q that is asked for where the caller names none.
+    error_of_cone: ClassVar[float] = 1e-12
+    usual_tolerance_of_cone: ClassVar[float] = 1e-6
 
     def refusal(self, student: FieldsStudent, channel: Channel, n_classes: int) -> str | None:
         """Return None, or the reason in words why this rule does not serve."""
@@ -165,6 +167,15 @@ class FieldsRule(ABC):
     def error_shown(self, averages: Averages, order: ScalarOrder) -> float:
         """Return the relative error that the averages' own identities show."""
         return averages.doubt(order, self.by_parts)
+
+    def placement(self, theta: Array) -> Array:
+        """Return the θ (3,) for whose order parameters nodes are placed, to find a root near θ.
+
+        It is the next point of a lattice, so that the answer does not depend on the way by which
+        the root was found. Nodes serve a law that is off by half of the spacing well.
+        """
+        spacing = 0.5
+        return np.asarray(np.round(theta / spacing) * spacing)
 
     @abstractmethod
     def place(
@@ -304,9 +315,16 @@ def ordered_density(gaps: Array, q: float) -> Array:
     return np.asarray(norm * np.exp(exponent))
 
 
+ROOT_TOLERANCES_OF_PANELS = (1e-7, 1e-9, 1e-11, 1e-12, 1e-13)
+CLOSEST_ROOTS_OF_PANELS = (5e-3, 1.5e-4, 1.5e-6, 5e-9)
+
+
 class PanelsTwo(FieldsRule):
     """Gauss panels along the gap of two classes."""
 
+    loop_level = 2
+    root_tolerances = ROOT_TOLERANCES_OF_PANELS
+    closest_roots = CLOSEST_ROOTS_OF_PANELS
     orders = (6, 9, 12, 16, 22, 30)  # nodes a panel, by level
     n_levels = len(orders)
 
@@ -334,6 +352,9 @@ class PanelsTwo(FieldsRule):
 class PanelsThree(FieldsRule):
     """Gauss panels in the plane of the two gaps of three classes, row by row."""
 
+    loop_level = 2
+    root_tolerances = ROOT_TOLERANCES_OF_PANELS
+    closest_roots = CLOSEST_ROOTS_OF_PANELS
     orders = (4, 6, 8, 11, 15, 20)  # nodes a panel, by level
     n_levels = len(orders)
     left = 0.1

@@ -28,9 +28,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.numerics import Array
+from polyceptron.numerics import TINY, Array
 from polyceptron.numerics.panels import gauss, legendre_rule
-from polyceptron.sides.fields.competitors import TINY, Competitors
+from polyceptron.sides.fields.competitors import Competitors
 from polyceptron.sides.fields.winner import SQRT_TWO_PI, WinnerAtLevel
 
 Complex = NDArray[np.complex128]

@@ -73,15 +73,19 @@ class Sums(FieldsRule):
     """Four classes or more, students whose pull is a sum over the other classes."""
 
     n_levels = len(NODE_COUNTS)
+    loop_level = 1
+    root_tolerances = (1e-3,) * n_levels
     follows = True
     floors = (6e-5, 2e-5, 1e-5, 5e-6, 3e-6)
     loss_floor = 10.0  # the loss lives where P is near its end
     left = 0.5
     by_parts = 0.5
+    error_of_cone = 1e-5
+    usual_tolerance_of_cone = 1e-3
 
     @staticmethod
     def serves(student: FieldsStudent, channel: Channel) -> bool:
-        """Whether the pull is a sum over competitors, and utilities have a law of their own."""
+        """Return whether the pull is a sum over competitors, and utilities have their own law."""
         return Sums().refusal(student, channel, 4) is None
 
     def refusal(self, student: FieldsStudent, channel: Channel, n_classes: int) -> str | None:
@@ -93,6 +97,10 @@ class Sums(FieldsRule):
         if channel.utility_law(1.0) is None:
             return f"the noise {channel.name!r} does not define the law of one utility"
         return None
+
+    def placement(self, theta: Array) -> Array:
+        """Return θ (3,) itself: nodes follow the order parameters."""
+        return theta
 
     def place(
         self,
@@ -122,7 +130,7 @@ class Sums(FieldsRule):
 
 
 def _is_extreme(order: ScalarOrder) -> bool:
-    """Whether a step of a root finder went so far that nothing can be computed there."""
+    """Return whether a step of a root finder went so far that nothing can be computed there."""
     tiny = 1 / _EXTREME_ORDER_PARAMETER
     return not (order.q > tiny and tiny < order.V and order.tau < _EXTREME_ORDER_PARAMETER)
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.numerics import Array
+from polyceptron.numerics import TINY, Array
 from polyceptron.problem.losses.additive import AdditivePull
-from polyceptron.sides.fields.competitors import LOWEST_FIELD, TINY, competitor_nodes
+from polyceptron.sides.fields.competitors import LOWEST_FIELD, competitor_nodes
 from polyceptron.sides.fields.winner import WinnerAtLevel
 
 Mask = NDArray[np.bool_]

@@ -26,7 +26,6 @@ from polyceptron.sides.generalisation import error_slope
 from polyceptron.sides.scalar import Problem
 from polyceptron.solve.minimise import Minimum, Place, Trial, minimise
 from polyceptron.solve.root import jacobian_at
-from polyceptron.theory.erm.coarse_root import lattice_point
 from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.erm.point import ErmFixedPoint
 
@@ -54,6 +53,7 @@ class _Known:
 
     @property
     def theta(self) -> Array:
+        """θ = (ln τ, ln q, ln V), (3,)."""
         return np.log([self.point.tau, self.point.q, self.point.V])
 
 
@@ -228,7 +228,7 @@ def _level_of_tangent(system: Equations, theta: Array) -> int | None:
 def ridge_tangent(system: Equations, theta: Array, level: int) -> tuple[Array, Array]:
     """Return dθ/d ln λ at fixed α, shape (3,), and the Jacobian ∂F/∂θ, shape (3, 3), at a root."""
     problem = system.problem
-    averages_at = system.placed(level, lattice_point(system, theta))
+    averages_at = system.placed(level, problem.fields.rule.placement(theta))
     averages = averages_at(system.law(theta)).mean()
 
     def residual_at(shift: float) -> Array:

@@ -11,38 +11,15 @@ root closer to it than that: the closer, the finer the level on which the search
 
 import math
 
-import numpy as np
-
 from polyceptron.numerics import Array
-from polyceptron.sides.scalar import Problem
 from polyceptron.solve.continuation import follow_root
 from polyceptron.solve.root import Root, is_in_range, jacobian_at, newton, no_root
 from polyceptron.theory.erm.equations import Equations
 from polyceptron.theory.erm.starts import quadratic_guess, two_class_twin
 
-LATTICE_SPACING = 0.5  # of θ: nodes serve a law that is off by half of this well
-MAX_PLACEMENTS = 8  # of nodes: on the edge of two lattice cells either will do
-# Tolerance on θ of the root: of the panels of two and three classes by level, of points and sums.
-TOLERANCE_OF_PANELS = (1e-7, 1e-9, 1e-11, 1e-12, 1e-13)
-TOLERANCE_OF_POINTS = 1e-4
-TOLERANCE_OF_SUMS = 1e-3
-
-# |α/α_s − 1| from which levels 0, 1, 2 and 3 of the panels have a root.
-SMALLEST_DISTANCE_OF_PANELS = (5e-3, 1.5e-4, 1.5e-6, 5e-9)
-USABLE_DOUBT = 5e-3  # of sums, by their own checks: below this they may have a root
-DOUBT_PER_DISTANCE = 0.05  # and below this share of |α/α_s − 1|
-# On this level of sums, if so many times the pulling samples are missed, finer ones will not do.
-DECISIVE_LEVEL_OF_SUMS = 2
-HOPELESS_MISSED_SHARE = 30.0
-
-SMALLEST_RIDGE_FOLLOWED = 1e-9  # of a continuation whose last step goes to λ = 0
-
-
-def lattice_point(system: Equations, theta: Array) -> Array:
-    """Return the θ (3,) for whose law nodes are placed, for roots near a given θ."""
-    if system.problem.nodes_follow_order:
-        return theta
-    return np.asarray(np.round(theta / LATTICE_SPACING) * LATTICE_SPACING)
+# Sums may have a root where they err by less than this by their own checks.
+USABLE_DOUBT = 5e-3
+NEAR_SEPARABILITY = 5e-3  # |α/α_s − 1|: closer, only a start that was followed there can be near
 
 
 def coarse_root(
@@ -66,7 +43,7 @@ def coarse_root(
     problem = system.problem
     if start is not None and start.size:
         root = try_from(system, start, jacobian, room)
-        if root.converged or room < SMALLEST_DISTANCE_OF_PANELS[0]:
+        if root.converged or room < NEAR_SEPARABILITY:
             return root
     twin = two_class_twin(problem)
     if twin is not None:
@@ -95,17 +72,18 @@ def try_from(
     if level is None:
         return no_root(start)
     problem = system.problem
-    tol = _tolerance(problem, level)
+    rule = problem.fields.rule
+    tol = rule.root_tolerances[level]
     theta = start
-    for _ in range(MAX_PLACEMENTS):
-        place = lattice_point(system, theta)
+    for _ in range(8):  # on the edge of two lattice cells either will do
+        place = rule.placement(theta)
         residual = system.on(system.placed(level, place))
         root = newton(residual, theta, tol=tol, jacobian=jacobian)
         theta = root.theta
         jacobian = root.jacobian
         if not root.converged or not is_in_range(theta):
             return no_root(start)
-        if problem.nodes_follow_order or (lattice_point(system, theta) == place).all():
+        if problem.nodes_follow_order or (rule.placement(theta) == place).all():
             break
     if problem.nodes_are_random:
         # Random levels see only the replicates' spread, so their steps need the Jacobian here.
@@ -113,38 +91,31 @@ def try_from(
     return root._replace(level=level)
 
 
-def _tolerance(problem: Problem, level: int) -> float:
-    """Return to how many digits of θ a root on a coarse level is worth knowing."""
-    if problem.nodes_follow_order:
-        return TOLERANCE_OF_SUMS
-    if problem.nodes_are_random:
-        return TOLERANCE_OF_POINTS
-    return TOLERANCE_OF_PANELS[level]
-
-
 def _first_level(system: Equations, theta: Array, room: float) -> int | None:
     """Return the coarsest level that may have a root near θ, None if there is none."""
     if system.problem.nodes_follow_order:
         return _first_level_of_sums(system, theta, room)
-    if system.problem.nodes_are_random:
-        return 0
-    too_close = [distance for distance in SMALLEST_DISTANCE_OF_PANELS if room < distance]
-    return len(too_close)
+    rule = system.problem.fields.rule
+    return len([distance for distance in rule.closest_roots if room < distance])
 
 
 def _first_level_of_sums(system: Equations, theta: Array, room: float) -> int | None:
-    """Return the coarsest level whose own checks say that it may have a root near θ."""
+    """Return the coarsest level whose own checks say that it may have a root near θ.
+
+    If on the third one far more samples are missed than pull, finer ones will not do either.
+    """
     problem = system.problem
+    largest_doubt = min(USABLE_DOUBT, 0.05 * room)
     last = problem.fields.rule.n_levels - 2
     for level in range(last + 1):
         averages, doubt = system.at(level, theta)
         missed = 0.0
         if not problem.loss.scale_free:
             missed = averages.missed(problem.n_classes - 1)
-        if missed < 1 and doubt < min(USABLE_DOUBT, DOUBT_PER_DISTANCE * room):
+        if missed < 1 and doubt < largest_doubt:
             return level
-        hopeless = missed > HOPELESS_MISSED_SHARE or doubt > 2 * USABLE_DOUBT
-        if hopeless and level == DECISIVE_LEVEL_OF_SUMS and math.isinf(room):
+        hopeless = missed > 30 or doubt > 2 * USABLE_DOUBT
+        if hopeless and level == 2 and math.isinf(room):
             return None
     if math.isinf(room):
         return None
@@ -179,7 +150,8 @@ def _follow_ridge(system: Equations) -> Root:
     """Return the root by continuation in ln λ from a large λ; the last step may lead to λ = 0."""
     problem = system.problem
     largest = 10 * max(1.0, problem.ridge, problem.alpha)
-    goal = math.log(max(problem.ridge, SMALLEST_RIDGE_FOLLOWED))
+    smallest_followed = 1e-9  # from where the last step may lead to 0
+    goal = math.log(max(problem.ridge, smallest_followed))
 
     def attempt(x: float, theta: Array | None, jacobian: Array | None) -> Root:
         here = system

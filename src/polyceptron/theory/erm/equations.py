@@ -26,15 +26,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from polyceptron.numerics import Array
+from polyceptron.numerics import TINY, Array
 from polyceptron.problem.order import Conjugates, ScalarOrder
 from polyceptron.problem.penalties import spectrum_sums
 from polyceptron.sides.fields.integrand import Averages, Averaging
 from polyceptron.sides.scalar import Problem
 from polyceptron.solve.root import Residual
 from polyceptron.solve.solution import Stats
-
-SMALLEST_POSITIVE = 1e-300  # in place of 0 or less under a logarithm, at steps that went astray
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ class RidgeEquations(Equations):
         p = self.problem
         sums = spectrum_sums(p.ridge, p.weights.spectrum, p.alpha * a.C)
         with np.errstate(over="ignore", invalid="ignore"):  # at steps that went astray
-            slope = law.m / np.maximum(a.M, SMALLEST_POSITIVE)
+            slope = law.m / np.maximum(a.M, TINY)
             left = sums.shrinkage * slope / (p.alpha * sums.mean) + slope * a.D_minus
             right = law.residual + slope * a.D_plus
         m = sums.mean * a.M
@@ -126,4 +124,4 @@ def equations(problem: Problem, stats: Stats | None = None) -> Equations:
 
 def _log(x: Array) -> Array:
     """Return the logarithm, also at steps that went astray."""
-    return np.asarray(np.log(np.maximum(x, SMALLEST_POSITIVE)))
+    return np.asarray(np.log(np.maximum(x, TINY)))

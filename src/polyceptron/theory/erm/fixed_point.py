@@ -24,6 +24,7 @@ from polyceptron.checks import check_alpha, check_alphas, check_tolerance
 from polyceptron.errors import ComputationFailed
 from polyceptron.numerics import Array, with_one_blas_thread
 from polyceptron.numerics.estimate import estimate_from_replicates
+from polyceptron.problem import Estimator
 from polyceptron.problem.losses import LOSSES, Loss, check_symmetric
 from polyceptron.problem.order import Conjugates, ScalarOrder
 from polyceptron.problem.penalties import Penalty
@@ -31,7 +32,8 @@ from polyceptron.problem.populations import AnyTeacher, Mixture, check_populatio
 from polyceptron.problem.specs import ERM, as_erm
 from polyceptron.progress import steps
 from polyceptron.rows import Status
-from polyceptron.sides.scalar import Problem, erm_sides
+from polyceptron.sides.fields.integrand import FEW
+from polyceptron.sides.scalar import PROBABILITY_ROUNDING, Problem, erm_sides
 from polyceptron.solve.root import Root
 from polyceptron.solve.solution import status_within
 from polyceptron.theory.erm import square_closed_form as square
@@ -47,34 +49,34 @@ from polyceptron.theory.erm.small_weights import small_weights
 from polyceptron.theory.erm.training import acts_along_ones
 from polyceptron.theory.separability import loss_at_ridge, separable_up_to
 
-LEVEL_OF_TRAINING_ERROR = 1  # of points, where no other rule knows the training error
-LARGEST_LN_Q = 230.0  # q of 1e100: a search that went astray
-# |α/α_s − 1|: closer than this the rules' error of α_s decides how far q has diverged.
-RESOLVED_DISTANCE = 5e-11
-SMALL_NORM = 0.1  # q below which hinges are as at small weights
-TOLERANCE_ON_THE_WAY = 1e-3  # of the error, at penalties on the way to another
-RIDGE_BEFORE_SEARCH = 1.0  # λ of a problem whose best ridge is searched for
+# What a caller may name as the student: `as_erm` makes an `ERM` of it.
+ErmLike = Estimator | Loss | str
 
 
 def default_tolerance(n_classes: int) -> float:
     """Return the tolerance on the generalisation error: 1e-6 up to three classes, 1e-4 above."""
-    return 1e-6 if n_classes <= 3 else 1e-4
+    if n_classes in FEW:
+        return 1e-6
+    return 1e-4
 
 
 @overload
 def erm_fixed_point(
-    teacher: Mixture, estimator: Any, alpha: float, tol: float | None = None
+    teacher: Mixture, estimator: ErmLike, alpha: float, tol: float | None = None
 ) -> PopulationPoint: ...
 @overload
 def erm_fixed_point(
-    teacher: AnyTeacher, estimator: Any, alpha: float, tol: float | None = None
+    teacher: AnyTeacher, estimator: ErmLike, alpha: float, tol: float | None = None
 ) -> ErmFixedPoint: ...
 @overload
 def erm_fixed_point(
-    teacher: AnyTeacher, estimator: Any, alpha: Sequence[float] | Array, tol: float | None = None
+    teacher: AnyTeacher,
+    estimator: ErmLike,
+    alpha: Sequence[float] | Array,
+    tol: float | None = None,
 ) -> list[ErmFixedPoint]: ...
 @with_one_blas_thread
-def erm_fixed_point(teacher: Any, estimator: Any, alpha: Any, tol: float | None = None) -> Any:
+def erm_fixed_point(teacher: Any, estimator: ErmLike, alpha: Any, tol: float | None = None) -> Any:
     """Return m, q, V and the errors of argmin Σℓ + (λ/2)‖W‖² at n = αd, d → ∞ (eq. SE).
 
     Parameters
@@ -117,33 +119,43 @@ def erm_fixed_point(teacher: Any, estimator: Any, alpha: Any, tol: float | None 
     searched = spec.ridge == "optimal"
     if alpha == 0:
         return _without_samples(problem, searched)
-    small = _limit_of_small_weights(teacher, problem)
-    if small is not None and small.V == 0:
-        return _without_weights(problem, searched)
     if problem.closed_form and searched:
         return square.best_square_point(problem)
     if problem.closed_form:
         return square.square_fixed_point(problem)
+    return _by_search(teacher, spec, problem, tol)
+
+
+def _by_search(teacher: AnyTeacher, spec: ERM, problem: Problem, tol: float) -> ErmFixedPoint:
+    """Solve at a ridge, or at the best one, for a loss without a closed form."""
+    searched = spec.ridge == "optimal"
+    small = _limit_of_small_weights(teacher, problem)
+    if small is not None and small.V == 0:
+        return _without_weights(problem, searched)
     if problem.weights_diverge_somewhere:
         return _near_separability(teacher, problem, tol)
     if searched and not problem.loss.scale_free:
 
         def without_ridge() -> ErmFixedPoint:  # a loss may give a ridge of 0 no meaning
-            return erm_fixed_point(teacher, ERM(spec.loss, 0.0), alpha, tol)
+            return erm_fixed_point(teacher, ERM(spec.loss, 0.0), problem.alpha, tol)
 
         return best_ridge(problem, tol, solve, without_ridge)
-    if small is not None and small.q < SMALL_NORM:
+    largest_small_norm = 0.1  # q up to which hinges are as at small weights
+    if small is not None and small.q < largest_small_norm:
         start = np.log([small.tau, small.q, small.V])
         return solve(problem, tol, start, room=problem.ridge * small.V)
     return solve(problem, tol)
 
 
 def _ridge_problem(teacher: AnyTeacher, spec: ERM, alpha: float) -> Problem:
-    """Return both sides with the loss that a ridge amounts to (hard margins for λ = 0)."""
+    """Return both sides with the loss that a ridge amounts to (hard margins for λ = 0).
+
+    The best ridge is not known yet: the problem has the ridge 1 then.
+    """
     loss = loss_at_ridge(spec.loss, spec.ridge, teacher, alpha)
     if not any(type(loss) is entry.make for entry in LOSSES.entries):
         check_symmetric(loss, teacher.n_classes)
-    ridge = RIDGE_BEFORE_SEARCH
+    ridge = 1.0
     if not isinstance(spec.ridge, str):
         ridge = float(spec.ridge)
     return erm_sides(teacher, loss, ridge, alpha)
@@ -164,7 +176,7 @@ def _without_samples(problem: Problem, searched: bool) -> ErmFixedPoint:
     guess = 1 - 1 / problem.n_classes
     return replace(
         point_at(problem, ScalarOrder(0.0, 0.0, V), Conjugates(0.0, 0.0, 0.0)),
-        ridge=math.nan if searched else problem.ridge,
+        ridge=_ridge_or_unknown(problem, searched),
         generalisation_error=guess,
         clean_error=guess,
         uncertainty=0.0,
@@ -179,7 +191,7 @@ def _without_weights(problem: Problem, searched: bool) -> ErmFixedPoint:
     guess = 1 - 1 / problem.n_classes
     return replace(
         point_at(problem, ScalarOrder(0.0, 0.0, 0.0), Conjugates(0.0, 0.0, math.inf)),
-        ridge=math.nan if searched else problem.ridge,
+        ridge=_ridge_or_unknown(problem, searched),
         generalisation_error=guess,
         clean_error=guess,
         uncertainty=0.0,
@@ -189,6 +201,13 @@ def _without_weights(problem: Problem, searched: bool) -> ErmFixedPoint:
         training_error_uncertainty=0.0,
         status=Status.OK,
     )
+
+
+def _ridge_or_unknown(problem: Problem, searched: bool) -> float:
+    """Return λ, NaN where the best one is asked for and all are as good."""
+    if searched:
+        return math.nan
+    return problem.ridge
 
 
 def _near_separability(teacher: AnyTeacher, problem: Problem, tol: float) -> ErmFixedPoint:
@@ -202,7 +221,8 @@ def _near_separability(teacher: AnyTeacher, problem: Problem, tol: float) -> Erm
         point = solve(problem, tol, near.theta, near.jacobian, room, near)
     else:
         point = solve(problem, tol, near.theta, near.jacobian, room)
-    if room < RESOLVED_DISTANCE and point.status == Status.OK:
+    # Closer to α_s than this the error of α_s itself, 1e-10, decides how far q has diverged.
+    if room < 5e-11 and point.status == Status.OK:
         return replace(point, status=Status.TOLERANCE_NOT_MET)
     return point
 
@@ -226,7 +246,9 @@ def _with_penalty(
         return point
     near = ridge_point
     for stage in penalty.path():
-        stage_tol = tol if stage == penalty else max(tol, TOLERANCE_ON_THE_WAY)
+        stage_tol = max(tol, 1e-3)  # on the way to the penalty itself
+        if stage == penalty:
+            stage_tol = tol
         point = solved(stage, stage_tol, near)
         if point.status == Status.NOT_CONVERGED:
             break
@@ -285,7 +307,9 @@ def solve(
     refined = _refined_or_none(system, root, tol)
     missed = refined is None or refined.uncertainty > tol
     if missed and problem.nodes_follow_order:
-        near = root.theta if refined is None else refined.theta
+        near = root.theta
+        if refined is not None:
+            near = refined.theta
         sampled = solve(problem.by_points(), tol, near)
         if refined is None or sampled.uncertainty <= refined.uncertainty:
             return sampled
@@ -300,7 +324,8 @@ def _refined_or_none(system: Equations, root: Root, tol: float) -> Refined | Non
         return None
     with contextlib.suppress(ArithmeticError, np.linalg.LinAlgError):
         refined = refine(system, root, tol)
-        if refined.theta[1] <= LARGEST_LN_Q and math.isfinite(refined.uncertainty):
+        largest_log_q = 230.0  # q of 1e100: the search went astray
+        if refined.theta[1] <= largest_log_q and math.isfinite(refined.uncertainty):
             return refined
     return None
 
@@ -341,19 +366,26 @@ def _training_error(problem: Problem, law: ScalarOrder, refined: Refined) -> tup
     measured = float(refined.averages.error[0])
     if not problem.nodes_are_random and not math.isnan(measured):
         return measured, refined.mistakes_uncertainty
-    value = problem.training_error(law)
-    if value is None and problem.nodes_are_random:
+    by_margins = problem.training_error(law)
+    if by_margins is not None:
+        return by_margins, _bar_of_margins(problem, law, refined, by_margins)
+    if problem.nodes_are_random:
         return measured, refined.mistakes_uncertainty
-    if value is None:
-        averages = problem.by_points().fields.averages(LEVEL_OF_TRAINING_ERROR, law)(law)
-        sampled = estimate_from_replicates(averages.error)
-        return float(sampled.value), float(sampled.uncertainty)
-    # Move each unknown by its uncertainty.
+    points = problem.by_points().fields
+    averages = points.averages(points.rule.loop_level, law)(law)
+    sampled = estimate_from_replicates(averages.error)
+    return float(sampled.value), float(sampled.uncertainty)
+
+
+def _bar_of_margins(problem: Problem, law: ScalarOrder, refined: Refined, value: float) -> float:
+    """Return the uncertainty of a training error by margins: each unknown is moved by its own."""
     up = np.exp(refined.theta_uncertainty)
     moved = (
         replace(law, tau=law.tau * up[0]),
         replace(law, q=law.q * up[1]),
         replace(law, V=law.V * up[-1]),
     )
-    bar = sum(abs((problem.training_error(other) or 0.0) - value) for other in moved)
-    return value, bar + 1e-11
+    bar = PROBABILITY_ROUNDING
+    for other in moved:
+        bar += abs((problem.training_error(other) or 0.0) - value)
+    return bar

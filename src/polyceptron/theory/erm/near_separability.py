@@ -15,12 +15,6 @@ from polyceptron.solve.root import Root
 from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.equations import equations
 
-# |α/α_s − 1| of the first roots on the way: the further one above α_s only.
-FAR_DISTANCE = 0.5
-NEAR_DISTANCE = 0.03
-SURE_SHARE_OF_PANELS = 0.5  # of the distance: panels miss their root soonest
-SHARE_OF_PROGRESS = 4  # parts of the work of which this start is counted as one
-
 
 def towards_limit(problem: Problem, limit: float) -> Root | None:
     """Return the root at the problem's α, reached from further away; None if this is not needed.
@@ -35,11 +29,15 @@ def towards_limit(problem: Problem, limit: float) -> Root | None:
     if off == 0:
         return None
     goal = math.log(abs(off))
-    places = [math.log(NEAR_DISTANCE)]
+    # |α/α_s − 1| of the first roots on the way: above α_s one further away is easier to find.
+    distances = [0.03]
     if off > 0:
-        places = [math.log(FAR_DISTANCE), math.log(NEAR_DISTANCE)]
-    places = [x for x in places if x > goal]
-    sure_share = 1.0 if problem.nodes_follow_order else SURE_SHARE_OF_PANELS
+        distances = [0.5, 0.03]
+    places = [math.log(distance) for distance in distances if distance > abs(off)]
+    # Panels, which miss their root soonest, begin on a level that is good to half the distance.
+    sure_share = 0.5
+    if problem.nodes_follow_order:
+        sure_share = 1.0
 
     def attempt(x: float, theta: Array | None, jacobian: Array | None) -> Root:
         distance = math.exp(x)
@@ -48,6 +46,6 @@ def towards_limit(problem: Problem, limit: float) -> Root | None:
         return coarse_root(system, theta, jacobian, sure_share * distance)
 
     root = None
-    for x, end in steps(pairwise([*places, goal]), SHARE_OF_PROGRESS):
+    for x, end in steps(pairwise([*places, goal]), 4):  # about a quarter of the whole work
         root = follow_root(attempt, x, end, root)
     return root

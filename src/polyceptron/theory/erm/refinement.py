@@ -25,18 +25,7 @@ from polyceptron.solve.refine import doublings_needed, first_within
 from polyceptron.solve.root import Root, has_no_flat_direction, newton
 from polyceptron.theory.erm.equations import Equations
 
-EXACT_TOLERANCE = 1e-13  # of θ, where averages are in closed form
-EXACT_BAR = 1e-12  # of θ and of every number there
-# Of θ on a level: it need not be closer than this, or than a share of the change before.
-LEVEL_TOLERANCE = 1e-4
-LEVEL_SHARE = 0.01
-# A step of θ on random points needs no trial, if it is worth less than so many tolerances of ε and
-# is shorter than this.
-UNTRIED_TOLERANCES = 3.0
-UNTRIED_STEP = 5e-3
 POINTS_RATE = 0.85  # the error of N quasi-random points falls as N^(−rate), or faster
-MAX_DOUBLINGS = 3  # of points from one level to the next
-FIRST_LEVEL_SHARE = 0.1  # of the tolerance: the bar with which the fewest points may end
 
 
 class Refined(NamedTuple):
@@ -89,9 +78,10 @@ def _moved(system: Equations, level: int, root: Root, tol: float) -> tuple[Root,
 
 def _exact(system: Equations, root: Root) -> Refined:
     """Return the root to rounding, where averages are in closed form."""
-    root, averages = _moved(system, 0, root, EXACT_TOLERANCE)
-    width = np.full(len(root.theta), EXACT_BAR)
-    bar = EXACT_BAR + system.problem.channel.accuracy
+    root, averages = _moved(system, 0, root, 1e-13)
+    rounding = 1e-12  # of θ and of every number
+    width = np.full(len(root.theta), rounding)
+    bar = rounding + system.problem.channel.accuracy
     return Refined(root.theta, averages, width, _error(system, root.theta), bar, bar, bar)
 
 
@@ -133,7 +123,8 @@ class SmoothRefinement:
     def advance(self, level: int) -> Refined:
         """Return the answer on the next level."""
         system = self.system
-        tol = max(LEVEL_TOLERANCE, LEVEL_SHARE * self.moved_before)
+        # A Newton step follows: θ need not be closer than this, or a hundredth of the last change.
+        tol = max(1e-4, 0.01 * self.moved_before)
         self.root, averages = _moved(system, level, self.root, tol)
         theta = self.root.theta + self.root.step()
         error = _error(system, theta)
@@ -221,11 +212,12 @@ def _random_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
     last = system.problem.fields.rule.n_levels - 1
     level = 0
     while True:
-        untried = UNTRIED_TOLERANCES * tol / max(_slope(system, root.theta), tol)
-        root, sampled = _moved(system, level, root, min(untried, UNTRIED_STEP))
+        # A step needs no trial if it is short, and worth less than three tolerances of ε.
+        untried = 3 * tol / max(_slope(system, root.theta), tol)
+        root, sampled = _moved(system, level, root, min(untried, 5e-3))
         answer = _answer_of_replicates(system, root, sampled)
         root = root._replace(theta=answer.theta)
-        if level > 0 or answer.uncertainty < FIRST_LEVEL_SHARE * tol:
+        if level > 0 or answer.uncertainty < 0.1 * tol:  # the fewest points must be far better
             yield answer
         if level == last:
             return
@@ -233,7 +225,7 @@ def _random_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
         more = 1
         if level > 0:
             more = max(1, doublings_needed(answer.uncertainty / tol, POINTS_RATE))
-        level += min(more, MAX_DOUBLINGS, last - level)
+        level += min(more, 3, last - level)  # the rate is no guide beyond eight times the points
 
 
 def _answer_of_replicates(system: Equations, root: Root, sampled: Averages) -> Refined:

@@ -15,11 +15,6 @@ from polyceptron.sides.fields.integrand import Averages
 from polyceptron.sides.scalar import Problem
 
 SMALL_V = 1e-7  # V that stands for 0
-LARGE_KAPPA = 1e3  # κ that stands for ∞
-MAX_ROUNDS = 8  # after which κ and τ have settled
-SETTLED_CHANGE = 1e-5  # relative, of κ² and τ in a round
-SMALLEST_RIDGE = 1e-9  # that stands for 0
-LEVEL_OF_PANELS = 2
 
 
 def small_weights(problem: Problem) -> ScalarOrder | None:
@@ -40,7 +35,8 @@ def small_weights(problem: Problem) -> ScalarOrder | None:
     doubt = float(C.uncertainty / limit.averages.C.mean())
     if growth * (1 + doubt) < 1:
         return ScalarOrder(0.0, 0.0, 0.0)
-    V = (1 - 1 / max(growth, 1 + doubt)) / max(problem.ridge, SMALLEST_RIDGE)
+    smallest_ridge = 1e-9  # stands for 0
+    V = (1 - 1 / max(growth, 1 + doubt)) / max(problem.ridge, smallest_ridge)
     return ScalarOrder(limit.law.tau, limit.law.q * (V / SMALL_V) ** 2, V)
 
 
@@ -56,7 +52,8 @@ class _SmallWeights:
     @classmethod
     def start(cls, problem: Problem) -> "_SmallWeights":
         """Begin at κ → ∞."""
-        law = ScalarOrder(1 / math.sqrt(SMALL_V), (LARGE_KAPPA * SMALL_V) ** 2, SMALL_V)
+        kappa = 1e3
+        law = ScalarOrder(1 / math.sqrt(SMALL_V), (kappa * SMALL_V) ** 2, SMALL_V)
         unpenalised = problem.at_ridge(0.0)
         return cls(unpenalised, law, _averages(unpenalised, law))
 
@@ -66,8 +63,8 @@ class _SmallWeights:
         return bool(D.value > D.uncertainty)
 
     def settle(self) -> None:
-        """Make rounds until κ and τ stay as they are."""
-        for number in range(MAX_ROUNDS):
+        """Make rounds until κ² and τ change by less than 1e-5 of themselves, eight at most."""
+        for number in range(8):
             if number > 0:
                 self.averages = _averages(self.problem, self.law)
             before = self.law
@@ -75,10 +72,12 @@ class _SmallWeights:
             self.V_after = after.V
             self.law = ScalarOrder(after.tau, after.q * (SMALL_V / after.V) ** 2, SMALL_V)
             change = max(abs(self.law.tau / before.tau - 1), abs(self.law.q / before.q - 1))
-            if change < SETTLED_CHANGE:
+            if change < 1e-5:
                 break
 
 
 def _averages(problem: Problem, law: ScalarOrder) -> Averages:
-    level = 0 if problem.nodes_are_random else LEVEL_OF_PANELS
+    level = 2
+    if problem.nodes_are_random:
+        level = 0
     return problem.fields.averages(level, law)(law)

@@ -14,8 +14,6 @@ from polyceptron.numerics.special import boundary_density
 from polyceptron.sides.scalar import Problem
 from polyceptron.theory.erm.square_closed_form import solve_square
 
-SMALLEST_FIELDS_OF_HARD_MARGIN = 2.0  # of √q over that of least squares: a margin of 1 asks for it
-
 
 def two_class_twin(problem: Problem) -> Problem | None:
     """Return two classes with as many samples per boundary and direction; None if this is no help.
@@ -44,13 +42,13 @@ def quadratic_guess(problem: Problem) -> Array:
     if problem.loss.scale_free:
         return _guess_of_hard_margin(problem)
     h, beta = _expansion(problem)
-    square, _ = solve_square(
+    square = solve_square(
         problem.n_classes,
         problem.channel.signal(problem.n_classes),
         problem.alpha,
         problem.ridge / h,
         problem.weights.spectrum,
-    )
+    ).order
     return np.log([square.tau, square.q * (beta / h) ** 2, square.V / h])
 
 
@@ -74,9 +72,9 @@ def _guess_of_hard_margin(problem: Problem) -> Array:
     With many data τ and √q grow as α, where τ of least squares grows as √α.
     """
     k = problem.n_classes
-    square, _ = solve_square(
+    square = solve_square(
         k, problem.channel.signal(k), problem.alpha, 1.0, problem.weights.spectrum
-    )
-    scale = math.sqrt(square.tau**3 / (3 * square.q))
-    scale = max(SMALLEST_FIELDS_OF_HARD_MARGIN, scale)
+    ).order
+    # Fields are at least twice those of least squares: a margin of 1 asks for it.
+    scale = max(2.0, math.sqrt(square.tau**3 / (3 * square.q)))
     return np.log([square.tau, square.q * scale**2, square.V])
