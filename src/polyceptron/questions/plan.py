@@ -31,7 +31,7 @@ from scipy.optimize import brentq, minimize_scalar
 from polyceptron.checks import check_size
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
-from polyceptron.problem.populations import AnyTeacher, check_population
+from polyceptron.problem.populations import AnyTeacher, Population, check_population
 from polyceptron.problem.specs import ERM, Estimator, plain_estimators
 from polyceptron.progress import steps
 from polyceptron.rows import make_row
@@ -41,6 +41,7 @@ from polyceptron.students.base import Jump
 from polyceptron.theory.bayes.population_rule import population_floor
 from polyceptron.theory.separability import separable_up_to
 
+BEST_RIDGE = "optimal"  # as estimators call it
 SMALLEST_ALPHA = 1e-3
 LARGEST_ALPHA = 1e6
 # A row of unequal classes takes longer: their search begins here if their error falls from here on.
@@ -98,28 +99,43 @@ class OutOfReach(InvalidInput):
 
 @overload
 def plan(
-    teacher: Any, error: float, estimator: Estimator | str, dimension: int | None = None
+    teacher: Population,
+    error: float,
+    estimator: Estimator | str,
+    dimension: int | None = None,
+    *,
+    ridge: float | str = BEST_RIDGE,
 ) -> Plan: ...
 @overload
 def plan(
-    teacher: Any,
+    teacher: Population,
     error: float,
-    estimator: list[Any] | tuple[Any, ...] | None = None,
+    estimator: Sequence[Estimator | str] | None = None,
     dimension: int | None = None,
+    *,
+    ridge: float | str = BEST_RIDGE,
 ) -> list[Plan]: ...
 def plan(
-    teacher: Any, error: float, estimator: Any = None, dimension: int | None = None
+    teacher: Any,
+    error: float,
+    estimator: Estimator | str | Sequence[Estimator | str] | None = None,
+    dimension: int | None = None,
+    *,
+    ridge: float | str = BEST_RIDGE,
 ) -> Plan | list[Plan]:
-    """The smallest α (and n = αd, rounded up) at which `estimator` errs at most `error`.
+    """Return the smallest α (and n = αd, rounded up) at which `estimator` errs at most `error`.
 
     Parameters
     ----------
     teacher : Teacher, Perceptron or Mixture
     error : float
     estimator : Estimator, its name, or a list of them
-        By default each that is registered.
+        By default each that is registered. A student that is an object keeps its own ridge.
     dimension : int, optional
         With it the answer has `n_samples` too.
+    ridge : float or 'optimal'
+        The ridge of students that are named, or compared by default: one that errs more with a
+        ridge of no meaning would not be compared fairly. By default the best one at each α.
 
     Returns
     -------
@@ -133,14 +149,14 @@ def plan(
     2.0
     """
     if estimator is None or isinstance(estimator, list | tuple):
-        return list(plans(teacher, error, estimator, dimension))
+        return list(plans(teacher, error, estimator, dimension, ridge=ridge))
     check_population(teacher)
     error = check_target(error, teacher.n_classes)
     _check_above_floor(teacher, error)
     d = None
     if dimension is not None:
         d = check_size(dimension, "dimension")
-    student = student_of(estimator)
+    student = _compared_student(estimator, ridge)
     jumps = student.jumps(teacher)
     if jumps:
         of_the_best = [jump for jump in jumps if jump.branch == "optimal"]
@@ -154,14 +170,30 @@ def plan(
     return found
 
 
+def _compared_student(estimator: Any, ridge: float | str) -> Student:
+    """Return the student that is meant: one that is only named has the ridge of the comparison."""
+    student = student_of(estimator)
+    if isinstance(estimator, str) and student.spec.takes_ridge:
+        return student_of(student.spec.with_ridge(ridge))
+    return student
+
+
 def plans(
-    teacher: AnyTeacher, error: float, estimators: Any = None, dimension: int | None = None
+    teacher: AnyTeacher,
+    error: float,
+    estimators: Sequence[Estimator | str] | None = None,
+    dimension: int | None = None,
+    *,
+    ridge: float | str = BEST_RIDGE,
 ) -> Iterator[Plan]:
-    """The plan of each estimator as soon as it is known; if none reaches the error it is raised."""
+    """Yield the plan of each estimator as soon as it is known; if none reaches the error, raise.
+
+    The parameters are those of `plan`.
+    """
     check_population(teacher)
     if estimators is None:
-        estimators = plain_estimators()
-    students = [student_of(one) for one in estimators]
+        estimators = [estimator.name for estimator in plain_estimators()]
+    students = [_compared_student(estimator, ridge) for estimator in estimators]
     missed = 0
     for student in students:
         try:
@@ -170,7 +202,9 @@ def plans(
             missed += 1
             if missed == len(students):
                 raise
-            status = OUT_OF_REACH if isinstance(refused, OutOfReach) else NO_THEORY
+            status = NO_THEORY
+            if isinstance(refused, OutOfReach):
+                status = OUT_OF_REACH
             row = {**teacher.columns, **student.spec.columns, "status": status}
             yield Plan(math.inf, math.nan, None, row)
 

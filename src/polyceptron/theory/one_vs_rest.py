@@ -33,6 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +43,9 @@ from polyceptron.checks import check_alphas, check_tolerance
 from polyceptron.errors import ComputationFailed
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, estimate_from_replicates
+from polyceptron.numerics.orthant import Winning
 from polyceptron.problem import ERM, AnyTeacher, Loss
+from polyceptron.problem.channels import Channel
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.penalties import spectrum_sums
 from polyceptron.problem.populations import check_teacher
@@ -69,11 +72,74 @@ LARGEST_LOG_RIDGE = math.log(1e3)  # no larger ridge is tried as a start
 SMALLEST_RIDGE_OF_SEARCH = 1e-8  # in the search for the best ridge
 
 
-class BinaryNodes(NamedTuple):
-    """Points with label 1: fields x of variance 1, shape (k, n), and their weights (n,)."""
+class PullSums(NamedTuple):
+    """What the averages need of the pulls f of all students, n points with label 1."""
 
-    x: Array
-    weight: Array
+    difference: Array  # f_1 − f_h (k−1, n)
+    norm: Array  # ‖f_⊥‖² (n,)
+    total: Array  # 1·f (n,)
+    stiffness: Array  # Σ_c(−∂f_c), times 2 (n,)
+    mistaken: Array  # whether another proximal field is the largest (n,)
+    loss: Array  # the sum of the losses (n,)
+    along: Array  # x·f (n,)
+
+
+class BinaryNodes:
+    """Points with label 1: fields x of variance 1, shape (k, n), and their weights (n,).
+
+    The label depends on τ alone, and the pulls on all unknowns but τ. Both are remembered for two
+    values, so that a column of the Jacobian costs one of them.
+    """
+
+    def __init__(self, channel: Channel, loss: Loss, x: Array, weight: Array) -> None:
+        self.x = x
+        self.weight = weight
+        self.channel = channel
+        self.loss = loss
+        self.label = lru_cache(maxsize=2)(self._label)
+        self.pulls = lru_cache(maxsize=2)(self._pulls)
+
+    def _label(self, tau: float) -> Winning:
+        """Return Z and its slopes at τ."""
+        order = ScalarOrder(tau, 1.0, 1.0)
+        return self.channel.label_law(order.slope * (self.x[0] - self.x[1:]), order.residual)
+
+    def _pulls(self, q: float, root_p: float, V: float, b: float) -> PullSums:
+        """Return the sums over all students at fields of norms q and √p and intercept b."""
+        x = self.x
+        k = len(x)
+        common = x.mean(axis=0)
+        omega = math.sqrt(q) * (x - common) + root_p * common + b
+        f, stiffness, losses = self._pulls_at(omega, V)
+        proximal_fields = omega + V * f
+        total = f.sum(axis=0)
+        return PullSums(
+            difference=f[0] - f[1:],
+            norm=(f**2).sum(axis=0) - total**2 / k,
+            total=total,
+            stiffness=stiffness.sum(axis=0),
+            mistaken=proximal_fields[0] < proximal_fields[1:].max(axis=0),
+            loss=losses.sum(axis=0),
+            along=(x * f).sum(axis=0),
+        )
+
+    def _pulls_at(self, omega: Array, V: float) -> tuple[Array, Array, Array]:
+        """Return the pulls f, −∂f (times 2) and losses of all students at fields ω, each (k, n).
+
+        The label of all points is class 1: for the first student it is its own class.
+        """
+        two_fields = np.stack([-omega.ravel() / 2, omega.ravel() / 2], axis=1)
+        own_class = np.zeros(omega.shape, int)
+        own_class[0] = 1
+        f, stiffness = self.loss.denoise(two_fields, own_class.ravel(), V / 2)
+        losses = self.loss.value_at_prox(two_fields + V / 2 * f, own_class.ravel())
+        # A loss of differences pulls both fields by the same amount, in opposite directions.
+        pull = (f[:, 1] - f[:, 0]) / 2
+        return (
+            pull.reshape(omega.shape),
+            stiffness.reshape(omega.shape),
+            losses.reshape(omega.shape),
+        )
 
 
 class SolvedAverages(NamedTuple):
@@ -110,58 +176,33 @@ class BinaryStudents:
     @np.errstate(all="ignore")  # Far from a solution values may overflow.
     def values(self, theta: Array, nodes: BinaryNodes) -> Array:
         """Return θ less θ after a round (5 rows), training error and loss: (7, R replicates)."""
-        x, weight = nodes
-        k = len(x)
+        k = len(nodes.x)
         law = order_of(theta)
-        root_p = theta[2]
-        b = theta[4]
-        common = x.mean(axis=0)
-        across = x - common
-        omega = math.sqrt(law.q) * across + root_p * common + b
-        gaps = law.slope * math.sqrt(law.q) * (across[0] - across[1:])
-        label = self.teacher.channel.label_law(gaps, law.residual)
-        f, stiffness, losses = self._pulls(omega, law.V)
-        proximal_fields = omega + law.V * f
-        total = f.sum(axis=0)
+        root_p = float(theta[2])
+        b = float(theta[4])
+        label = nodes.label(law.tau)
+        pulls = nodes.pulls(law.q, root_p, law.V, b)
         Z = label.z
         parts = np.stack(
             [
-                (label.slopes * (f[0] - f[1:])).sum(axis=0) / (k - 1),
-                Z * ((f**2).sum(axis=0) - total**2 / k) / (k - 1),
-                Z * total**2 / k,
-                Z * stiffness.sum(axis=0) / (2 * k),
-                Z * total / k,
-                Z * (proximal_fields[0] < proximal_fields[1:].max(axis=0)),
-                Z * losses.sum(axis=0),
+                np.einsum("hn,hn->n", label.slopes, pulls.difference) / (k - 1),
+                Z * pulls.norm / (k - 1),
+                Z * pulls.total**2 / k,
+                Z * pulls.stiffness / (2 * k),
+                Z * pulls.total / k,
+                Z * pulls.mistaken,
+                Z * pulls.loss,
             ]
         )
-        averages = (parts * weight).reshape(7, N_REPLICATES, -1).sum(axis=2)
+        averages = (parts * nodes.weight).reshape(7, N_REPLICATES, -1).sum(axis=2)
         M, Q, P, C, pull = averages[:5]
         if self.loss.coordinates.jumps:  # −∂f is a step function of θ
-            x_f = (weight * Z * (x * f).sum(axis=0)).reshape(N_REPLICATES, -1).sum(axis=1)
+            x_f = (nodes.weight * Z * pulls.along).reshape(N_REPLICATES, -1).sum(axis=1)
             slope = (k - 1) * math.sqrt(law.q) * law.slope
             C = (slope * M - x_f) / ((k - 1) * math.sqrt(law.q) + root_p)
         new_order = self._weights_side(M, Q, P, C)
         after_round = np.array([*new_order, b + pull / C])
         return np.concatenate([theta[:, None] - after_round, averages[5:]])
-
-    def _pulls(self, omega: Array, V: float) -> tuple[Array, Array, Array]:
-        """Return the pulls f, −∂f (times 2) and losses of all students at fields ω, each (k, n).
-
-        The label of all points is class 1: for the first student it is its own class.
-        """
-        two_fields = np.stack([-omega.ravel() / 2, omega.ravel() / 2], axis=1)
-        own_class = np.zeros(omega.shape, int)
-        own_class[0] = 1
-        f, stiffness = self.loss.denoise(two_fields, own_class.ravel(), V / 2)
-        losses = self.loss.value_at_prox(two_fields + V / 2 * f, own_class.ravel())
-        # A loss of differences pulls both fields by the same amount, in opposite directions.
-        pull = (f[:, 1] - f[:, 0]) / 2
-        return (
-            pull.reshape(omega.shape),
-            stiffness.reshape(omega.shape),
-            losses.reshape(omega.shape),
-        )
 
     def _weights_side(self, M: Array, Q: Array, P: Array, C: Array) -> list[Array]:
         """Return ln τ, ln q, √p and ln V after a round, (R,) each, from averages without α."""
@@ -178,14 +219,12 @@ class BinaryStudents:
 
     def nodes(self, theta: Array, level: int) -> BinaryNodes:
         """Return points that are placed for the law at θ."""
-        below, weight, first = boundary_points(
-            self.loss.coordinates,
-            self.teacher.channel,
-            self.teacher.n_classes,
-            order_of(theta),
-            level,
+        channel = self.teacher.channel
+        points = boundary_points(
+            self.loss.coordinates, channel, self.teacher.n_classes, order_of(theta), level
         )
-        return BinaryNodes(np.concatenate([first[None], first - below]), N_REPLICATES * weight)
+        x = np.concatenate([points.label[None], points.label - points.gaps])
+        return BinaryNodes(channel, self.loss, x, N_REPLICATES * points.weight)
 
     def start(self) -> Array:
         """Return θ of the loss in all fields at twice the ridge: for the square loss that is it."""

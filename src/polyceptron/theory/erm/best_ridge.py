@@ -25,9 +25,9 @@ from polyceptron.rows import Status
 from polyceptron.sides.generalisation import error_slope
 from polyceptron.sides.scalar import Problem
 from polyceptron.solve.minimise import Minimum, Place, Trial, minimise
-from polyceptron.solve.root import jacobian_at
 from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.erm.point import ErmFixedPoint
+from polyceptron.theory.erm.ridge_valley import find_valley, ridge_tangent
 
 LARGEST_TANGENT_STEP = 1.0  # in ln λ: as far as a tangent is followed to start at another ridge
 FIXED_POINT_SHARE = 0.8  # of the tolerance: the rest is left to the search
@@ -36,7 +36,6 @@ SMALLEST_RIDGE = 1e-30  # that is tried before the limit λ → 0: the best ridg
 LEVEL_OF_TANGENT = 1  # of panels and of points
 FIRST_LEVEL_OF_SUMS = 2  # of a tangent, raised until their own checks are below SOUND_SUMS
 SOUND_SUMS = 1e-5  # doubt of sums: the tangent errs by hundreds of times as much
-DIFFERENCE_STEP = 1e-4  # in ln λ, of the derivative of the equations
 LEVEL_OF_TRAINING = 1  # of the change of training loss and error with the ridge
 
 # Solves a problem for its fixed point: tolerance, θ and Jacobian to start from.
@@ -136,6 +135,9 @@ def best_ridge(
         Its uncertainty counts what a further search could gain. Its status is not `ok` if the error
         was still falling at the last ridge that could be solved for.
     """
+    by_valley = _in_valley(problem, tol, solve)
+    if by_valley is not None:
+        return by_valley
     objective = _RidgeObjective(problem, tol, solve, without_ridge)
     largest = 1e8 * max(1.0, problem.alpha)  # where the error differs from its limit by 1e-8
     found = minimise(
@@ -152,6 +154,21 @@ def best_ridge(
             f"ridge instead of 'optimal'"
         )
     return _with_search(problem, found, tol)
+
+
+def _in_valley(problem: Problem, tol: float, solve: Solve) -> ErmFixedPoint | None:
+    """Return the point at the bottom of a smooth valley; None where a careful search is needed."""
+    valley = find_valley(problem, _first_guess(problem), tol)
+    if valley is None:
+        return None
+    ridge = math.exp(valley.log_ridge)
+    here = problem.at_ridge(ridge)
+    point = solve(here, FIXED_POINT_SHARE * tol, valley.theta, valley.jacobian)
+    if point.status != Status.OK:
+        return None
+    trial = Trial(point.generalisation_error, answer=_Known(point, valley.tangent))
+    found = Minimum(ridge, trial, valley.left_open, valley.width, Place.INSIDE)
+    return _with_search(here, found, tol)
 
 
 def _first_guess(problem: Problem) -> float:
@@ -223,20 +240,3 @@ def _level_of_tangent(system: Equations, theta: Array) -> int | None:
         if system.at(level, theta)[1] < SOUND_SUMS:
             return level
     return None
-
-
-def ridge_tangent(system: Equations, theta: Array, level: int) -> tuple[Array, Array]:
-    """Return dθ/d ln λ at fixed α, shape (3,), and the Jacobian ∂F/∂θ, shape (3, 3), at a root."""
-    problem = system.problem
-    averages_at = system.placed(level, problem.fields.rule.placement(theta))
-    averages = averages_at(system.law(theta)).mean()
-
-    def residual_at(shift: float) -> Array:
-        shifted = equations(problem.at_ridge(problem.ridge * math.exp(shift)))
-        return np.asarray(shifted.residual(theta, averages)[:, 0])
-
-    derivative = residual_at(DIFFERENCE_STEP) - residual_at(-DIFFERENCE_STEP)
-    derivative = derivative / (2 * DIFFERENCE_STEP)
-    value = system.residual(theta, averages)[:, 0]
-    jacobian = jacobian_at(system.on(averages_at), theta, value)
-    return np.asarray(np.linalg.solve(jacobian, -derivative)), jacobian

@@ -1,0 +1,283 @@
+"""The bottom of a smooth valley of the error ε over x = ln λ, at the price of a few coarse roots.
+
+Most errors have one valley over the ridge. Its bottom is found on a coarse level of the rule, and
+corrected by the slope on a finer one, before anything is solved for with full accuracy:
+
+1. *Bracket.* Coarse roots at x and at x ± 1; further out, until ε has risen on both sides.
+2. *Bottom.* The least value of the polynomial through all points, where the next root is computed,
+   until the polynomial promises less than the tolerance.
+3. *Correct.* One Newton step of dε/dx = 0 with the slope
+
+       dε/dx = −|dε/d ln τ| (d ln τ/dx),      dθ/dx = −J⁻¹ ∂F/∂x,
+
+   on a level that sees it well enough.
+
+A valley that this does not see, because ε has kinks, is flat, or falls up to a limit, is none of
+this file's: `find_valley` returns None, and `best_ridge` searches step by step.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.polynomial import Polynomial
+
+from polyceptron.numerics import Array
+from polyceptron.sides.fields.integrand import Averages
+from polyceptron.sides.generalisation import error_on_labels, error_slope
+from polyceptron.sides.scalar import Problem
+from polyceptron.solve.root import Root, is_in_range, jacobian_at, newton
+from polyceptron.theory.erm.coarse_root import coarse_root
+from polyceptron.theory.erm.equations import Equations, equations
+
+RISE_IN_TOLERANCES = 10.0  # by which ε must have risen on both sides of a valley
+GAIN_SHARE = 0.05  # of the tolerance: a gain for which no further step is made
+# |error of d ln τ/d ln λ| over what the averages miss by their own checks: at most 20 was seen, for
+# 4 to 100 classes with 0.3 to 156 samples per dimension.
+SLOPE_ERROR_PER_DOUBT = 100.0
+
+
+class Valley(NamedTuple):
+    """Where ε is least over x = ln λ, and how to begin to solve there.
+
+    Attributes
+    ----------
+    log_ridge : float
+    theta : array (3,)
+        Near the fixed point at this ridge.
+    tangent : array (3,)
+        dθ/dx.
+    jacobian : array (3, 3)
+        ∂F/∂θ.
+    left_open : float
+        What a further search could gain.
+    width : float
+        By how much x may be off.
+    """
+
+    log_ridge: float
+    theta: Array
+    tangent: Array
+    jacobian: Array
+    left_open: float
+    width: float
+
+
+def find_valley(problem: Problem, first_ridge: float, tol: float) -> Valley | None:
+    """Return the valley next to a first guess of the ridge; None if this needs a careful search.
+
+    Parameters
+    ----------
+    problem : Problem
+        At any ridge.
+    first_ridge : float
+    tol : float
+        Of ε.
+    """
+    if problem.nodes_are_random or problem.loss.coordinates.jumps:
+        return None
+    try:
+        search = _ValleySearch.begin(problem, math.log(first_ridge), tol)
+        if search is None or not search.bracket():
+            return None
+        log_ridge = search.bottom()
+        if log_ridge is None:
+            return None
+        return search.corrected(log_ridge)
+    except (ArithmeticError, np.linalg.LinAlgError):
+        return None
+
+
+def ridge_tangent(system: Equations, theta: Array, level: int) -> tuple[Array, Array]:
+    """Return dθ/d ln λ at fixed α, shape (3,), and the Jacobian ∂F/∂θ, shape (3, 3), at a root."""
+    averages_at = system.placed(level, system.problem.fields.rule.placement(theta))
+    averages = averages_at(system.law(theta)).mean()
+    value = system.residual(theta, averages)[:, 0]
+    jacobian = jacobian_at(system.on(averages_at), theta, value)
+    tangent = np.linalg.solve(jacobian, -_change_with_ridge(system, theta, averages))
+    return np.asarray(tangent), jacobian
+
+
+def _change_with_ridge(system: Equations, theta: Array, averages: Averages) -> Array:
+    """Return ∂F/∂ln λ (3,): only the weights side depends on λ, so that the averages stay."""
+    step = 1e-4
+    ends = []
+    for shift in (-step, step):
+        ridge = system.problem.ridge * math.exp(shift)
+        shifted = equations(system.problem.at_ridge(ridge))
+        ends.append(shifted.residual(theta, averages)[:, 0])
+    return np.asarray((ends[1] - ends[0]) / (2 * step))
+
+
+class _SlopeLevel(NamedTuple):
+    """A level of the rule, and its error of d ln τ/dx."""
+
+    level: int
+    error: float
+
+
+class _Point(NamedTuple):
+    """A coarse root at x, and ε there."""
+
+    x: float
+    theta: Array
+    jacobian: Array
+    error: float
+
+
+@dataclass
+class _ValleySearch:
+    """The coarse roots so far, by rising x."""
+
+    problem: Problem
+    absolute_tol: float
+    level: int
+    points: list[_Point] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, problem: Problem, x: float, tol: float) -> _ValleySearch | None:
+        """Find the first root; its level is that of the search."""
+        system = equations(problem.at_ridge(math.exp(x)))
+        root = coarse_root(system)
+        if not root.converged:
+            return None
+        search = cls(problem, tol, root.level)
+        search._keep(x, root)
+        return search
+
+    @property
+    def tol(self) -> float:
+        """The tolerance on ε: where ε is small, a thousandth of it."""
+        return min(self.absolute_tol, 1e-3 * self._best().error)
+
+    def bracket(self) -> bool:
+        """Go to smaller and larger x until ε has risen on both sides; return whether it has."""
+        for _ in range(8):
+            level_of_sides = self._best().error + RISE_IN_TOLERANCES * self.tol
+            lowest = self.points[0]
+            highest = self.points[-1]
+            best = self._best()
+            if lowest.error < level_of_sides or best is lowest:
+                if not self._add(lowest.x - 1.0):
+                    return False
+            elif highest.error < level_of_sides or best is highest:
+                if not self._add(highest.x + 1.0):
+                    return False
+            else:
+                return True
+        return False
+
+    def bottom(self) -> float | None:
+        """Return the x of least ε, None if the polynomials do not settle."""
+        for _ in range(6):
+            best = self._best()
+            around = self._around(best)
+            x = _lowest(around, best.x)
+            if x is None:
+                return None
+            if best.error - float(around(x)) < self.tol:  # the slope corrects the rest
+                return x
+            if not self._add(x):
+                return None
+        return None
+
+    def corrected(self, x: float) -> Valley | None:
+        """Return the valley after a Newton step with the slope of a level that sees it well."""
+        best = self._best()
+        bend = float(self._around(best).deriv(2)(x))
+        if not bend > 0:
+            return None
+        theta = self._predicted(x)
+        system = equations(self.problem.at_ridge(math.exp(x)))
+        tau = math.exp(theta[0])
+        fall = error_slope(self.problem.channel, tau, self.problem.n_classes)
+        # An error of the slope by so much would gain a share of the tolerance.
+        largest_error = math.sqrt(2 * bend * GAIN_SHARE * self.tol) / fall
+        seen = self._level_that_sees(system, theta, largest_error)
+        if seen is None:
+            return None
+        tangent, jacobian = ridge_tangent(system, theta, seen.level)
+        slope = -fall * float(tangent[0])
+        shift = -slope / bend
+        if abs(shift) > 0.5:  # the coarse level saw another valley
+            return None
+        slope_error = 0.1 * abs(slope) + fall * seen.error
+        left_open = slope_error**2 / (2 * bend)
+        width = slope_error / bend
+        return Valley(x + shift, theta + shift * tangent, tangent, jacobian, left_open, width)
+
+    def _level_that_sees(
+        self, system: Equations, theta: Array, largest_error: float
+    ) -> _SlopeLevel | None:
+        """Return the coarsest level from 1 on that errs by less on d ln τ/dx, None without any."""
+        for level in range(1, self.problem.fields.rule.n_levels):
+            error = SLOPE_ERROR_PER_DOUBT * system.at(level, theta)[1]
+            if error < largest_error:
+                return _SlopeLevel(level, error)
+        return None
+
+    def _best(self) -> _Point:
+        return min(self.points, key=lambda point: point.error)
+
+    def _around(self, best: _Point) -> Polynomial:
+        """Return the polynomial through the points next to the best one, at most five."""
+        nearest = sorted(self.points, key=lambda point: abs(point.x - best.x))[:5]
+        x = [point.x for point in nearest]
+        errors = [point.error for point in nearest]
+        return Polynomial.fit(x, errors, len(nearest) - 1)
+
+    def _add(self, x: float) -> bool:
+        """Add the root at x; return whether it was found."""
+        system = equations(self.problem.at_ridge(math.exp(x)))
+        theta = self._predicted(x)
+        if not is_in_range(theta):
+            return False
+        nearest = min(self.points, key=lambda point: abs(point.x - x))
+        rule = self.problem.fields.rule
+        residual = system.on(system.placed(self.level, rule.placement(theta)))
+        tol = rule.root_tolerances[self.level]
+        root = newton(residual, theta, tol=tol, jacobian=nearest.jacobian, chord=True)
+        if not root.converged:
+            return False
+        self._keep(x, root)
+        return True
+
+    def _keep(self, x: float, root: Root) -> None:
+        theta = root.theta + root.step()  # more digits than the search gave
+        channel = self.problem.channel
+        error = float(error_on_labels(channel, math.exp(theta[0]), self.problem.n_classes))
+        self.points.append(_Point(x, theta, root.jacobian, error))
+        self.points.sort(key=lambda point: point.x)
+
+    def _predicted(self, x: float) -> Array:
+        """Return θ (3,) at x by the polynomial through the nearest roots, at most four."""
+        nearest = sorted(self.points, key=lambda point: abs(point.x - x))[:4]
+        if len(nearest) == 1:
+            point = nearest[0]
+            return point.theta + (x - point.x) * self._tangent(point)
+        theta = np.zeros(3)
+        for point in nearest:
+            weight = 1.0
+            for other in nearest:
+                if other is not point:
+                    weight *= (x - other.x) / (point.x - other.x)
+            theta += weight * point.theta
+        return theta
+
+    def _tangent(self, point: _Point) -> Array:
+        """Return dθ/dx (3,) on the level of the search, with the Jacobian that the root left."""
+        system = equations(self.problem.at_ridge(math.exp(point.x)))
+        averages, _ = system.at(self.level, point.theta)
+        by_ridge = _change_with_ridge(system, point.theta, averages)
+        return np.asarray(np.linalg.solve(point.jacobian, -by_ridge))
+
+
+def _lowest(polynomial: Polynomial, near: float) -> float | None:
+    """Return the place of the minimum of a polynomial that is nearest to a given one, if any."""
+    slope = polynomial.deriv()
+    places = [float(x.real) for x in slope.roots() if abs(x.imag) < 1e-9]
+    minima = [x for x in places if polynomial.deriv(2)(x) > 0]
+    return min(minima, key=lambda x: abs(x - near), default=None)
