@@ -529,7 +529,7 @@ MUTATIONS = [
     Mutation(
         "one-vs-rest: what the students have in common",
         "theory/one_vs_rest.py",
-        "            Z * total**2 / k,\n",
+        "                Z * pulls.total**2 / k,\n",
         "            Z * total**2,\n",
         "tests/unit/theory/test_class_rules.py::test_what_binary_students_have_in_common_is_that_of_fits",
     ),

@@ -110,7 +110,7 @@ def plan(
 def plan(
     teacher: Population,
     error: float,
-    estimator: Sequence[Estimator | str] | None = None,
+    estimator: list[Any] | tuple[Any, ...] | None = None,
     dimension: int | None = None,
     *,
     ridge: float | str = BEST_RIDGE,

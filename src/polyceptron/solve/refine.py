@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from polyceptron.progress import steps
 
+POINTS_RATE = 0.85  # the error of N quasi-random points falls as N^(−rate), or faster
 EXPECTED_LEVELS = 3  # for the share of the work that is shown as done; each is twice the one before
 
 

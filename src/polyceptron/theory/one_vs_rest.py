@@ -54,13 +54,16 @@ from polyceptron.progress import steps
 from polyceptron.rows import Row, Status, make_row
 from polyceptron.sides.fields.points import boundary_points
 from polyceptron.sides.generalisation import error_at_tau, error_on_labels, error_slope
+from polyceptron.solve import error_model
 from polyceptron.solve.minimise import Minimum, Place, Trial, check_minimum, minimise
+from polyceptron.solve.refine import POINTS_RATE, doublings_needed
 from polyceptron.solve.root import Root, newton
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.erm.rows import erm_rows
 
-# Levels of the points on which a solution is refined, from few points to many.
-LEVELS = (0, 1, 3, 5)
+# The finest level of points on which a solution is refined: 2^13 points in each replicate.
+LAST_LEVEL = 5
+LONGEST_UNTRIED_STEP = 5e-3  # of θ
 DERIVATIVE_STEP = 1e-3  # of differences in θ and in ln λ
 SOLUTION_TOLERANCE = 1e-7  # of each component of θ on given points
 # The continuation in ln λ begins at this value if the ridge is smaller: there the start of
@@ -145,12 +148,14 @@ class BinaryNodes:
 class SolvedAverages(NamedTuple):
     """A solution on given points, with all values there.
 
-    θ (5,), the values of every replicate (7, R) and their slopes ∂/∂θ (7, 5).
+    θ (5,), the values of every replicate (7, R) and their slopes ∂/∂θ (7, 5). `left` bounds by how
+    much a component of θ may still be off.
     """
 
     theta: Array
     values: Array
     slopes: Array
+    left: float
 
 
 def order_of(theta: Array) -> ScalarOrder:
@@ -236,13 +241,25 @@ class BinaryStudents:
     def solve(
         self, theta: Array, nodes: BinaryNodes, slopes: Array | None = None
     ) -> SolvedAverages | None:
-        """Return the solution next to θ on these points; None if Newton's method found none."""
+        """Return the solution next to θ on these points; None if Newton's method found none.
+
+        A short step with slopes of a neighbouring problem is taken without a trial: what it leaves
+        is of second order, and a share of the step by the error of these slopes.
+        """
+        if slopes is not None:
+            values = self.values(theta, nodes)
+            step = np.linalg.solve(slopes[:5], -values[:5].mean(axis=1))
+            longest = float(np.abs(step).max())
+            if longest < LONGEST_UNTRIED_STEP:
+                left = longest**2 + error_model.CHORD_ERROR * longest
+                return SolvedAverages(theta + step, values + (slopes @ step)[:, None], slopes, left)
         found = self.root(theta, nodes, slopes)
         if not found.converged:
             return None
         all_slopes = self.slopes(found.theta, nodes) if slopes is None else slopes.copy()
         all_slopes[:5] = found.jacobian
-        return SolvedAverages(found.theta, self.values(found.theta, nodes), all_slopes)
+        values = self.values(found.theta, nodes)
+        return SolvedAverages(found.theta, values, all_slopes, SOLUTION_TOLERANCE)
 
     def root(self, theta: Array, nodes: BinaryNodes, slopes: Array | None) -> Root:
         """Run Newton's method from θ, with slopes ∂/∂θ (7, 5) of a solution near by if known."""
@@ -293,7 +310,7 @@ class SolutionsOverRidge:
             self.at(FIRST_LOG_RIDGE)
         students = replace(self.students, ridge=math.exp(log_ridge))
         theta, slopes = self._prediction(students, log_ridge)
-        nodes = students.nodes(theta, LEVELS[0])
+        nodes = students.nodes(theta, 0)
         found = students.root(theta, nodes, slopes)
         if not found.converged:
             self.at(self._stepping_stone(log_ridge))
@@ -456,9 +473,11 @@ def _solved_columns(path: SolutionsOverRidge, ridge: float, tol: float) -> Row:
         theta = students.start()
         slopes = None
     columns: Row = {"status": Status.NOT_CONVERGED}
-    for level in LEVELS:
+    level = 0
+    while level <= LAST_LEVEL:
         found = students.solve(theta, students.nodes(theta, level), slopes)
         if found is None:
+            level += 1
             continue
         theta = found.theta
         slopes = found.slopes
@@ -466,14 +485,26 @@ def _solved_columns(path: SolutionsOverRidge, ridge: float, tol: float) -> Row:
         if columns["uncertainty"] <= tol:
             return {**columns, "status": Status.OK}
         columns["status"] = Status.TOLERANCE_NOT_MET
+        level = _next_level(level, columns["uncertainty"] / tol)
     return columns
+
+
+def _next_level(level: int, ratio: float) -> int:
+    """Return the level that will do, where the bar is `ratio` times the tolerance.
+
+    The spread on the fewest points is no guide, and the next level is cheap.
+    """
+    if level == 0:
+        return 1
+    doublings = max(1, doublings_needed(ratio, POINTS_RATE))
+    return max(level + 1, min(level + doublings, LAST_LEVEL))
 
 
 def _columns_of(students: BinaryStudents, found: SolvedAverages) -> Row:
     """Return the columns of a solution: order parameters, errors and their uncertainties."""
     channel = students.teacher.channel
     k = students.teacher.n_classes
-    theta, values, slopes = found
+    theta, values, slopes, left = found
     # Each replicate's θ, by a Newton step from the solution of the mean.
     newton_steps = np.linalg.solve(slopes[:5], values[:5])
     thetas = theta[:, None] - newton_steps + newton_steps.mean(axis=1, keepdims=True)
@@ -492,6 +523,9 @@ def _columns_of(students: BinaryStudents, found: SolvedAverages) -> Row:
         "training_loss": training_loss,
         "training_loss_uncertainty": _spread_around(training_loss, trained[1]),
     }
+    columns["uncertainty"] += error_slope(channel, law.tau, k) * left
+    columns["training_error_uncertainty"] += float(np.abs(slopes[5]).max()) * left
+    columns["training_loss_uncertainty"] += float(np.abs(slopes[6]).max()) * left
     if not channel.noiseless:
         columns["clean_error"] = float(error_at_tau(law.tau, k))
     return columns

@@ -83,7 +83,10 @@ class Equations:
         conjugates = p.alpha * np.stack([averages.M, averages.Q, averages.C], 1)
         after = []
         for m_hat, q_hat, V_hat in conjugates.tolist():
-            law = p.weights(Conjugates(m_hat, q_hat, V_hat))
+            try:
+                law = p.weights(Conjugates(m_hat, q_hat, V_hat))
+            except ArithmeticError:  # a step that went astray: all weights vanish
+                law = ScalarOrder(math.nan, math.nan, math.nan)
             after.append([law.tau, law.q, law.V])
         return np.asarray(theta)[:, None] - _log(np.array(after).T)
 

@@ -21,11 +21,9 @@ from polyceptron.numerics.estimate import student_quantile
 from polyceptron.sides.fields.integrand import Averages
 from polyceptron.sides.generalisation import error_on_labels, error_slope
 from polyceptron.solve import error_model
-from polyceptron.solve.refine import doublings_needed, first_within
+from polyceptron.solve.refine import POINTS_RATE, doublings_needed, first_within
 from polyceptron.solve.root import Root, has_no_flat_direction, newton
 from polyceptron.theory.erm.equations import Equations
-
-POINTS_RATE = 0.85  # the error of N quasi-random points falls as N^(−rate), or faster
 
 
 class Refined(NamedTuple):
