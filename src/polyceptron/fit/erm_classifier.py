@@ -9,19 +9,20 @@ predicted along the ridges in `ridge_search`.
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, astuple, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import check_cv
+from sklearn.pipeline import Pipeline
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from polyceptron.checks import as_numbers, check_ridge
 from polyceptron.data import checks as data_checks
 from polyceptron.data.checks import Samples
-from polyceptron.data.design import ColumnMoments, Design, threads_of_data, weights_or_ones
+from polyceptron.data.design import ColumnMoments, threads_of_data, weights_or_ones
 from polyceptron.data.labels import label_values
 from polyceptron.data.stored_designs import open_design
 from polyceptron.data.watching import Watch
@@ -30,9 +31,17 @@ from polyceptron.fit import linear_classifier as linear
 from polyceptron.fit import ridge_search as ridge_choice
 from polyceptron.fit.erm import fit_erm
 from polyceptron.fit.feature_tests import UNDETERMINED, Fitted, feature_frame
+from polyceptron.fit.held_out import (
+    HeldOutLabels,
+    HeldOutScores,
+    held_out_frame,
+    names_of_unseen,
+)
 from polyceptron.fit.linear_classifier import Scaling, TrainingData, fields_at, prior_shift
 from polyceptron.fit.separation import separation
+from polyceptron.fit.sklearn_pipeline import fitted_pipeline
 from polyceptron.fit.solvers.erm_fit import ERMFit, stopped_at
+from polyceptron.fit.splits import HoldingOut
 from polyceptron.numerics import Array
 from polyceptron.problem.losses import Loss, as_loss
 from polyceptron.problem.losses.checks import class_coordinates
@@ -40,14 +49,19 @@ from polyceptron.rows import Status
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import ArrayLike, NDArray
 
-_FOLDS = 5
-_ENOUGH = 2000  # held-out samples by which ridges are told apart
-_NO_RIDGE = 1e-9  # stands for 0 where samples are held out
-_ENDLESS = (
+STANDS_FOR_NO_RIDGE = 1e-9  # where samples are held out: a path of ridges takes logarithms
+LABEL_PROBABILITY = "label_probability"
+NO_MINIMISER = (
     "without a ridge there are no weights that fit best: a linear rule separates some of the "
     "samples and has the others on its boundary, so that the weights grow without bound; fit with "
     "a ridge above 0, or ridge='auto'"
+)
+NO_PARTIAL_FIT = (
+    "ERMClassifier has no partial_fit: the minimiser of all samples does not follow from those of "
+    "parts; give all of them to fit, which reads memory maps and Dask arrays block by block, and "
+    "set warm_start=True to begin at the weights of the fit before"
 )
 
 
@@ -56,6 +70,33 @@ def _has_probabilities(classifier: Any) -> bool:
     if loss.probabilities(np.zeros((1, 2))) is not None:
         return True
     raise AttributeError(f"the {loss.name} loss has no class probabilities; use cross-entropy")
+
+
+@dataclass(frozen=True)
+class _FitProblem:
+    """What is fitted, whatever the scaling and the ridge.
+
+    counts : (n,), how often each sample is there
+    factors : (n,), the factors of its class
+    shift : (k,), what the priors add to the fields
+    share : (n,), what each sample counts for in the score of the choices
+    """
+
+    data: TrainingData
+    loss: Loss
+    moments: ColumnMoments
+    counts: Array
+    factors: Array
+    shift: Array
+    share: Array
+    weighted: bool
+
+    @property
+    def weights(self) -> Array | None:
+        """Return the weights of the loss (n,), None where all are 1."""
+        if self.weighted:
+            return self.counts * self.factors
+        return None
 
 
 @dataclass(frozen=True)
@@ -72,12 +113,15 @@ class _ScaledPath:
 
 
 def _best_scaling(paths: dict[str, _ScaledPath]) -> str:
-    """Return the first scaling, unless another one predicts clearly better."""
-    best, *others = paths
-    for kind in others:
-        if paths[best].path.chosen.above(paths[kind].path.chosen) > ridge_choice.CLEAR:
-            best = kind
-    return best
+    """Return the scaling tried first, unless the other predicts held-out samples clearly better."""
+    first, *others = paths
+    clear = ridge_choice.CLEAR
+    if first == "global":
+        clear = ridge_choice.CLEAR_OF_ONE_UNIT
+    for other in others:
+        if paths[first].path.chosen.above(paths[other].path.chosen) > clear:
+            return other
+    return first
 
 
 @dataclass(eq=False, repr=False)  # scikit-learn has its own
@@ -103,10 +147,11 @@ class ERMClassifier(linear.LinearClassifier):
         at an end of all that were tried is a warning.
     scaling : "auto", "standard", "global" or "none", default="auto"
         Divide each feature by its standard deviation, all by one number, or none. 'auto' is
-        'standard' with a ridge that is given. With one that is chosen it is 'standard', or 'global'
-        for features of one unit (half of them have nearly the same largest value, as pixels do),
-        unless the other predicts held-out samples better by more than two standard errors of the
-        difference. The scale is that of the training rows of each fold. A sparse X stays sparse.
+        'standard' with a ridge that is given. With one that is chosen it is 'standard', unless
+        'global' predicts held-out samples better by more than the standard error of the difference.
+        For features of one unit (half of them have nearly the same largest value, as pixels do) it
+        is 'global', unless 'standard' is better by more than two standard errors. The scale is that
+        of the training rows of each fold. A sparse X stays sparse.
     scoring : "neg_log_loss" or "accuracy", default="neg_log_loss"
         What 'auto' maximises, weighed by `sample_weight` and by `class_weight`. For a loss without
         probabilities 'neg_log_loss' is minus the loss itself.
@@ -128,6 +173,10 @@ class ERMClassifier(linear.LinearClassifier):
         Learn a bias for each class, without a ridge.
     tol : float, default=1e-8
         Relative distance of the weights to the minimiser.
+    warm_start : bool, default=False
+        Begin at the weights of the fit before, if it had the same classes and features. The
+        minimiser is the same; where the ridge is given and the data have changed little, it takes
+        fewer steps.
     verbose : int, default=0
         Show how far the fit is, if it takes longer than 2 seconds.
     random_state : int, default=None
@@ -143,6 +192,9 @@ class ERMClassifier(linear.LinearClassifier):
         The bias.
     ridge_ : float
         The ridge of the fit.
+    C_ : float
+        The same in scikit-learn's convention, 1/(λ·n_features), or 2/(λ·n_features) for two
+        classes; infinite without a ridge.
     scaling_ : str
         The scaling of the fit.
     path_ : dict of ndarrays, if the ridge was chosen
@@ -188,6 +240,7 @@ class ERMClassifier(linear.LinearClassifier):
     priors: Any = None
     fit_intercept: bool = True
     tol: float = 1e-8
+    warm_start: bool = False
     verbose: int = 0
     random_state: Any = None
 
@@ -199,37 +252,91 @@ class ERMClassifier(linear.LinearClassifier):
         `sample_weight` (n,) multiplies each sample's loss; 0 leaves the sample out. `groups` (n,)
         goes to the splitter `cv`.
         """
+        before = self._weights_before()
+        problem = self._problem(X, y, sample_weight)
+        for name in ("path_", "method_", "scaling_scores_", "_held_out"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        path = None
+        if self.ridge == "auto" and not problem.loss.scale_free:
+            path = self._choose(problem, self._holding_out(X, groups))
+        else:
+            self._take_given_ridge()
+        scaling = Scaling.of(problem.moments, self.scaling_, centre=self.fit_intercept)
+        start = self._start(path, before, scaling)
+        fit = self._fit_scaled(problem, scaling, path, start)
+        d = problem.data.X.shape[1]
+        self._store(fit.weights / math.sqrt(d), fit.intercepts + problem.shift, scaling)
+        self._scaling = scaling
+        self._shift = problem.shift
+        self.C_ = self._inverse_ridge(d)
+        self.n_iter_ = max(1, fit.n_iter)
+        self.certificate_ = fit.distance_bound
+        self.separability_ = fit.separability
+        self._warn_of(fit, problem.data, scaling)
+        return self
+
+    def _problem(self, X: Any, y: Any, sample_weight: Any) -> _FitProblem:
+        """Check the samples and the parameters of the classifier, and set `classes_`."""
         data = self._check_training_data(X, y, sample_weight)
         loss = as_loss(self.loss)
         data_checks.check_choice("scaling", self.scaling, linear.SCALINGS)
         data_checks.check_choice("scoring", self.scoring, ("neg_log_loss", "accuracy"))
-        counts, factors = self._factors(data)
-        shift, share = prior_shift(self.priors, self.classes_.size, data.y, counts, factors, loss)
-        weights = None
-        if data.weights is not None or self.class_weight is not None:
-            weights = counts * factors
-        moments = open_design(data.X).column_moments(data.weights)
-        for name in ("path_", "method_", "scaling_scores_"):  # of an earlier fit
-            self.__dict__.pop(name, None)
         if isinstance(self.ridge, str) and self.ridge != "auto":
             raise InvalidInput(f"ridge must be 'auto' or a number, got {self.ridge!r}")
-        path = None
-        if self.ridge == "auto" and not loss.scale_free:
-            score = ridge_choice.score_of(loss, self.scoring, shift)
-            how = {"loss": loss, "score": score, "counts": counts, "share": share}
-            path = self._choose(data, weights, moments, how, self._splits(data, X, groups))
-        else:
-            self._take_given_ridge()
-        scaling = Scaling.of(moments, self.scaling_, centre=self.fit_intercept)
-        fit = self._fit_scaled(data, loss, weights, scaling, path)
-        self._store(fit.weights / math.sqrt(data.X.shape[1]), fit.intercepts + shift, scaling)
-        self._scaling = scaling
-        self._shift = shift
-        self.n_iter_ = max(1, fit.n_iter)
-        self.certificate_ = fit.distance_bound
-        self.separability_ = fit.separability
-        self._warn_of(fit, data, scaling)
-        return self
+        counts, factors = self._factors(data)
+        shift, share = prior_shift(self.priors, self.classes_.size, data.y, counts, factors, loss)
+        return _FitProblem(
+            data=data,
+            loss=loss,
+            moments=open_design(data.X).column_moments(data.weights),
+            counts=counts,
+            factors=factors,
+            shift=shift,
+            share=share,
+            weighted=data.weights is not None or self.class_weight is not None,
+        )
+
+    def _holding_out(self, X: Any, groups: Any) -> HoldingOut:
+        """Return how samples are held out."""
+        return HoldingOut(self.cv, X, groups, self.random_state or 0)
+
+    def _inverse_ridge(self, n_features: int) -> float:
+        """Return C of the ridge: 1/(λd), or 2/(λd) for two classes, whose weights are ±w/2."""
+        if self.ridge_ == 0:
+            return math.inf
+        if self.classes_.size == 2:
+            return 2 / (self.ridge_ * n_features)
+        return 1 / (self.ridge_ * n_features)
+
+    def _weights_before(self) -> tuple[NDArray[Any], Array, Array] | None:
+        """Return the classes, weights (d, k) and offsets (k,) of the fit before, for a warm start.
+
+        The offsets are those of the minimiser, without what the priors add.
+        """
+        if not self.warm_start or not hasattr(self, "_class_weights"):
+            return None
+        raw, base = self._class_weights
+        return self.classes_, raw, base - self._shift
+
+    def _start(
+        self,
+        path: ridge_choice.RidgeSearch | None,
+        before: tuple[NDArray[Any], Array, Array] | None,
+        scaling: Scaling,
+    ) -> Array | None:
+        """Return where the fit begins: (d, k), or (d + 1, k) with the intercepts last, or None."""
+        if path is not None:
+            return path.start
+        if before is None:
+            return None
+        classes, raw, base = before
+        d = scaling.shift.size
+        if len(raw) != d or not np.array_equal(classes, self.classes_):
+            return None
+        weights = np.where(scaling.varying, scaling.scale, 0.0)[:, None] * raw * math.sqrt(d)
+        if not self.fit_intercept:
+            return weights
+        return np.vstack([weights, base + scaling.shift @ raw])
 
     def _take_given_ridge(self) -> None:
         """Set the ridge and the scaling as they were given; a loss without scale has no ridge."""
@@ -240,33 +347,30 @@ class ERMClassifier(linear.LinearClassifier):
 
     def _fit_scaled(
         self,
-        data: TrainingData,
-        loss: Loss,
-        weights: Array | None,
+        problem: _FitProblem,
         scaling: Scaling,
         path: ridge_choice.RidgeSearch | None,
+        start: Array | None,
     ) -> ERMFit:
-        """Fit the scaled features at the ridge chosen, from the weights of the path of ridges."""
+        """Fit the scaled features at the ridge chosen, or return what an interrupted path has."""
         ridge = self.ridge_ / scaling.unit**2
-        start = None
-        if path is not None:
-            start = path.start  # (d + 1, k) with an intercept: its last row
+        data = problem.data
         if start is not None and path is not None and path.interrupted:
             intercepts = 0 * start[0]
             if self.fit_intercept:
                 intercepts = start[-1]
-            stopped = stopped_at(start[: data.X.shape[1]], ridge, loss.name)
+            stopped = stopped_at(start[: data.X.shape[1]], ridge, problem.loss.name)
             return replace(stopped, intercepts=intercepts)
         return fit_erm(
             scaling.design(data.X),
             data.y,
-            loss,
+            problem.loss,
             ridge,
             intercept=self.fit_intercept,
             n_classes=self.classes_.size,
             tol=self.tol,
             start=start,
-            sample_weight=weights,
+            sample_weight=problem.weights,
             verbose=self.verbose,
         )
 
@@ -284,97 +388,52 @@ class ERMClassifier(linear.LinearClassifier):
         if self.ridge_ == 0:
             design, index, k = self._samples(data, scaling, None)
             if separation(design, index, n_classes=k).kind == "quasi":
-                message = _ENDLESS
+                message = NO_MINIMISER
         linear.warn_caller(message, ConvergenceWarning)
 
     def _factors(self, data: TrainingData) -> tuple[Array, Array]:
-        """How often each sample is there (n,), and the factors of its class (n,)."""
-        counts, factors = weights_or_ones(data.weights, data.y.size), np.ones(data.y.size)
-        if self.class_weight is not None:
-            given = {"classes": self.classes_, "y": self.classes_[data.y]}
-            each = compute_class_weight(self.class_weight, sample_weight=data.weights, **given)
-            if not (each > 0).all():
-                raise InvalidInput(f"class_weight must be above 0 for every class, got {each}")
-            factors = np.asarray(each, dtype=float)[data.y]
-        return counts, factors
+        """Return how often each sample is there (n,), and the factors of its class (n,)."""
+        counts = weights_or_ones(data.weights, data.y.size)
+        if self.class_weight is None:
+            return counts, np.ones(data.y.size)
+        by_class = compute_class_weight(
+            self.class_weight,
+            classes=self.classes_,
+            y=self.classes_[data.y],
+            sample_weight=data.weights,
+        )
+        if not (by_class > 0).all():
+            raise InvalidInput(f"class_weight must be above 0 for every class, got {by_class}")
+        return counts, np.asarray(by_class, dtype=float)[data.y]
 
     def _samples(self, data: TrainingData, scaling: Scaling, weights: Array | None) -> Samples:
-        """The scaled features with a column for the intercept, and weights of the loss."""
-        d, k = data.X.shape[1], self.classes_.size
-        # The solver divides by √(d + 1).
-        column = (math.sqrt((d + 1) / d), math.sqrt(d)) if self.fit_intercept else ()
-        return data_checks.check_samples(scaling.design(data.X, *column), data.y, k, weights)
+        """Return the scaled features with a column for the intercept, and weights of the loss."""
+        d = data.X.shape[1]
+        if self.fit_intercept:  # the solver divides by √(d + 1)
+            design = scaling.design(data.X, math.sqrt((d + 1) / d), math.sqrt(d))
+        else:
+            design = scaling.design(data.X)
+        return data_checks.check_samples(design, data.y, self.classes_.size, weights)
 
-    def _splits(
-        self, data: TrainingData, X: Any, groups: Any, *, every: bool = False
-    ) -> list[ridge_choice.Split] | None:
-        """Return the rows to fit and the rows held out of each fold; None for leave-one-out.
-
-        Of large data as many of the default folds as are enough, or `every` one.
-        """
-        seed = self.random_state or 0
-        if isinstance(self.cv, str):
-            if self.cv != "leave-one-out":
-                allowed = "None, 'leave-one-out', a number of folds or a splitter"
-                raise InvalidInput(f"cv must be {allowed}, got {self.cv!r}")
-            return None
-        if self.cv is None:
-            if self._leave_one_out_is_cheaper(data):
-                return None
-            folds = ridge_choice.even_splits(data.y, _FOLDS, seed)
-            return folds if every else folds[: -(-_FOLDS * _ENOUGH // data.X.shape[0])]
-        if isinstance(self.cv, int | np.integer):
-            return ridge_choice.even_splits(data.y, self.cv, seed)
-        return self._given_splits(data, X, groups)
-
-    def _leave_one_out_is_cheaper(self, data: TrainingData) -> bool:
-        """Whether the weights are few and the samples many, or no class has a second sample."""
-        n, d = data.X.shape
-        if int(np.bincount(data.y).max()) < 2:
-            return True
-        n_weights = (d + 1) * (self.classes_.size - 1)
-        few = n_weights <= ridge_choice.DENSE and n >= d
-        return few and open_design(data.X).may_be_copied
-
-    def _given_splits(self, data: TrainingData, X: Any, groups: Any) -> list[ridge_choice.Split]:
-        """Return the splits of scikit-learn's splitter `cv`, as rows that have a weight."""
-        n = data.labels.size
-        given = np.zeros((n, 1)) if isinstance(data.X, Design) else X
-        place = np.full(n, -1)
-        place[data.kept] = np.arange(data.y.size)
-        splits = []
-        splitter = check_cv(self.cv, data.labels, classifier=True)
-        for train, test in splitter.split(given, data.labels, groups):
-            fitted = place[train]
-            held_out = place[test]
-            splits.append((fitted[fitted >= 0], held_out[held_out >= 0]))
-        return splits
-
-    def _choose(
-        self,
-        data: TrainingData,
-        weights: Array | None,
-        moments: ColumnMoments,
-        how: dict[str, Any],
-        splits: list[ridge_choice.Split] | None,
-    ) -> ridge_choice.RidgeSearch:
+    def _choose(self, problem: _FitProblem, holding_out: HoldingOut) -> ridge_choice.RidgeSearch:
         """Return the path of ridges of the best scaling; set the choices and their scores."""
-        ridges = None
-        if self.ridges is not None:
-            ridges = [float(check_ridge(r)) for r in self.ridges]
+        splits = holding_out.splits(problem.data, self.classes_.size)
+        fallback = holding_out.fallback(problem.data)
         paths: dict[str, _ScaledPath] = {}
-        rival: tuple[float, ridge_choice.RidgeScore] | None = None
         interrupted = False
-        for kind in Scaling.kinds(self.scaling, moments):
+        for kind in Scaling.kinds(self.scaling, problem.moments):
+            rival = None
+            if paths:
+                (first,) = paths.values()
+                rival = first.path.best / first.variance, first.path.chosen
             try:
-                found = self._search(kind, data, weights, moments, how, ridges, splits, rival)
+                found = self._search(kind, problem, splits, fallback, rival)
             except KeyboardInterrupt:
                 if not paths:
                     raise
                 interrupted = True
                 break
             paths[kind] = found
-            rival = found.path.best / found.variance, found.path.chosen
             interrupted = found.path.interrupted
             if interrupted:
                 break
@@ -387,65 +446,88 @@ class ERMClassifier(linear.LinearClassifier):
         chosen = paths[self.scaling_]
         chosen.path.interrupted = interrupted
         self._set_path(chosen)
+        self._keep_held_out(problem, chosen.path.chosen)
         return chosen.path
 
     def _search(
         self,
         kind: str,
-        data: TrainingData,
-        weights: Array | None,
-        moments: ColumnMoments,
-        how: dict[str, Any],
-        ridges: list[float] | None,
+        problem: _FitProblem,
         splits: list[ridge_choice.Split] | None,
+        fallback: list[ridge_choice.Split] | None,
         rival: tuple[float, ridge_choice.RidgeScore] | None,
     ) -> _ScaledPath:
         """Try ridges on features scaled in one way, 'standard', 'global' or 'none'."""
-        scaling = Scaling.of(moments, kind, centre=self.fit_intercept)
+        scaling = Scaling.of(problem.moments, kind, centre=self.fit_intercept)
         area = scaling.unit**2
-        spread = (moments.deviation / scaling.scale)[scaling.varying]
+        spread = (problem.moments.deviation / scaling.scale)[scaling.varying]
         variance = 1.0
         if spread.size:
             variance = math.exp(2 * np.log(spread).mean())
-        scaled_ridges = None
-        if ridges is not None:
-            scaled_ridges = [ridge / area for ridge in ridges]
-        samples = self._samples(data, scaling, weights)
-        problem = ridge_choice.HeldOutProblem(
-            samples, scaling=kind, intercept=self.fit_intercept, **how
-        )
-        with samples.design.watched(Watch(f"ridges, {kind} scaling", self.verbose)):
+        ridges = None
+        if self.ridges is not None:
+            ridges = [float(check_ridge(ridge)) / area for ridge in self.ridges]
+        also = {}
+        probability = ridge_choice.label_probability(problem.loss, problem.shift)
+        if probability is not None:
+            also[LABEL_PROBABILITY] = probability
+        search = self._held_out_problem(problem, scaling, kind, self.scoring, also)
+        with search.samples.design.watched(Watch(f"ridges, {kind} scaling", self.verbose)):
             path = ridge_choice.choose_ridge(
-                problem,
-                scaled_ridges,
+                search,
+                ridges,
                 splits,
-                self._fallback(data),
+                fallback,
                 between=self.scoring == "neg_log_loss",
                 size=variance,
                 rival=rival,
             )
         return _ScaledPath(path, area, variance)
 
+    def _held_out_problem(
+        self,
+        problem: _FitProblem,
+        scaling: Scaling,
+        kind: str,
+        scoring: str,
+        also: dict[str, ridge_choice.Score],
+    ) -> ridge_choice.HeldOutProblem:
+        """Return what is fitted and scored when samples are held out."""
+        return ridge_choice.HeldOutProblem(
+            samples=self._samples(problem.data, scaling, problem.weights),
+            loss=problem.loss,
+            score=ridge_choice.score_of(problem.loss, scoring, problem.shift),
+            counts=problem.counts,
+            share=problem.share,
+            scaling=kind,
+            intercept=self.fit_intercept,
+            also=also,
+        )
+
+    def _keep_held_out(self, problem: _FitProblem, chosen: ridge_choice.RidgeScore) -> None:
+        """Keep the probabilities of held-out labels at the best ridge, for `predict_set`."""
+        probabilities = chosen.also.get(LABEL_PROBABILITY)
+        if probabilities is not None:
+            self._held_out = HeldOutLabels(probabilities, problem.share[chosen.at])
+
     def _set_path(self, chosen: _ScaledPath) -> None:
         """Set the ridge and the path it was chosen from; warn where it is at an end of that."""
         path = chosen.path
         self.ridge_ = path.best * chosen.area
         self.method_ = path.method
-        tried = [(one.ridge * chosen.area, one.mean, one.standard_error) for one in path.tried]
-        names = ("ridge", "score", "standard_error")
-        self.path_ = dict(zip(names, np.array(tried).T.copy(), strict=True))
+        self.path_ = {
+            "ridge": np.array([tried.ridge * chosen.area for tried in path.tried]),
+            "score": np.array([tried.mean for tried in path.tried]),
+            "standard_error": np.array([tried.standard_error for tried in path.tried]),
+        }
         if path.edge and not path.interrupted:
-            cure = "" if self.ridges is None else "; give `ridges` beyond it"
+            cure = ""
+            if self.ridges is not None:
+                cure = "; give `ridges` beyond it"
             linear.warn_caller(
                 f"the best ridge is the {path.edge} of all tried, {self.ridge_:.2g}, and held-out "
                 f"samples are predicted still better beyond it{cure}"
             )
-
-    def _fallback(self, data: TrainingData) -> list[ridge_choice.Split] | None:
-        """Folds in place of a leave-one-out that was not asked for."""
-        if self.cv is not None:
-            return None
-        return ridge_choice.even_splits(data.y, _FOLDS, self.random_state or 0)
 
     def feature_tests(
         self, X: Any, y: Any, sample_weight: Any = None, *, precision: Any = None
@@ -480,33 +562,44 @@ class ERMClassifier(linear.LinearClassifier):
         >>> list(found.columns[-3:]), bool(found.q_value.min() < 1e-3)
         (['statistic', 'p_value', 'q_value'], True)
         """
-        data, loss, k = self._again(X, y, sample_weight), as_loss(self.loss), self.classes_.size
-        endless = bool(self.separability_) or not math.isfinite(self.certificate_)
-        if loss.scale_free or (self.ridge_ == 0 and endless):
+        problem = self._problem_again(X, y, sample_weight)
+        has_no_minimum = bool(self.separability_) or not math.isfinite(self.certificate_)
+        if problem.loss.scale_free or (self.ridge_ == 0 and has_no_minimum):
             raise InvalidInput(UNDETERMINED)
-        (shift, scale, varying, unit), d = astuple(self._scaling), data.X.shape[1]
-        weights, base = self._class_weights
-        X, inverse = self._scaling.design(data.X, varying=True).read_rows(slice(None)), None
-        scale = scale[varying] * (own := X.std(0))  # in which every feature varies by 1
+        fitted, scale = self._scaled_fit(problem)
+        varying = self._scaling.varying
+        inverse = None
         if precision is not None:
-            inverse = as_numbers(precision, "precision").astype(float)
-            if inverse.shape != (d, d) or not (np.diag(inverse) > 0).all():
-                raise InvalidInput(f"precision must be ({d}, {d}) and positive, got {precision!r}")
+            inverse = check_precision(precision, problem.data.X.shape[1])
             inverse = inverse[np.ix_(varying, varying)] * np.outer(scale, scale)
-        fitted = Fitted(
-            X / own,
-            data.y,
-            weights[varying] * scale[:, None],
-            base + shift @ weights - self._shift,
-            loss,
-            class_coordinates(loss, k),
-            *self._factors(data),
-            self.ridge_ / unit**2 * d / own**2,
-            self.fit_intercept,
-        )
+        d = varying.size
         names = np.asarray(getattr(self, "feature_names_in_", [f"x{i}" for i in range(d)]))
-        shown = self.classes_[1:] if k == 2 else self.classes_
+        shown = self.classes_
+        if shown.size == 2:
+            shown = shown[1:]
         return feature_frame(fitted, inverse, names[varying], shown, scale).reindex(names)
+
+    def _scaled_fit(self, problem: _FitProblem) -> tuple[Fitted, Array]:
+        """Return the fit in features that all vary by 1, and their scales (d,)."""
+        scaling = self._scaling
+        X = scaling.design(problem.data.X, varying=True).read_rows(slice(None))
+        deviation = X.std(0)
+        scale = scaling.scale[scaling.varying] * deviation
+        weights, base = self._class_weights
+        d = scaling.shift.size
+        fitted = Fitted(
+            X=X / deviation,
+            y=problem.data.y,
+            W=weights[scaling.varying] * scale[:, None],
+            offset=base + scaling.shift @ weights - self._shift,
+            loss=problem.loss,
+            basis=class_coordinates(problem.loss, self.classes_.size),
+            counts=problem.counts,
+            factors=problem.factors,
+            pull=self.ridge_ / scaling.unit**2 * d / deviation**2,
+            intercept=self.fit_intercept,
+        )
+        return fitted, scale
 
     def held_out_scores(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, *, level: float = 0.95
@@ -524,7 +617,9 @@ class ERMClassifier(linear.LinearClassifier):
         -------
         DataFrame
             Rows 'error' and 'log_loss' (the loss itself where it models no probabilities): `value`,
-            `standard_error`, and the interval `low` to `high` of what fresh samples would show.
+            `standard_error`, the interval `low` to `high` of what fresh samples would show, and
+            `status`: 'ok', or 'unknown' with the reason, as for a class that has one sample only.
+            The errors count that the fits of held-out samples share their training samples.
 
         Examples
         --------
@@ -534,46 +629,136 @@ class ERMClassifier(linear.LinearClassifier):
         >>> bool(found.low["error"] < found.value["error"] < found.high["error"] < 0.1)
         True
         """
-        import pandas as pd
-        import scipy.stats
+        problem = self._problem_again(X, y, sample_weight)
+        if problem.loss.scale_free:
+            raise InvalidInput(
+                f"the {problem.loss.name} loss has no ridge at which samples are held out"
+            )
+        also = {"error": ridge_choice.score_of(problem.loss, "accuracy", self._shift)}
+        search = self._held_out_problem(problem, self._scaling, self.scaling_, "neg_log_loss", also)
+        holding_out = self._holding_out(X, groups)
+        splits = holding_out.splits(problem.data, self.classes_.size, every_fold=True)
+        ridge = max(self.ridge_ / self._scaling.unit**2, STANDS_FOR_NO_RIDGE)
+        fallback = holding_out.fallback(problem.data)
+        path = ridge_choice.choose_ridge(search, [ridge], splits, fallback)
+        chosen = path.chosen
+        scores = HeldOutScores(
+            losses=chosen.values[:-1],
+            mistaken_loss=float(chosen.values[-1]),
+            errors=chosen.also["error"],
+            share=chosen.share[:-1],
+            n_train=path.n_train,
+        )
+        y_all = problem.data.y
+        unseen = names_of_unseen(y_all, y_all[chosen.at], self.classes_)
+        return held_out_frame(scores, level, unseen)
 
-        if not 0 < level < 1:
-            raise InvalidInput(f"level must be between 0 and 1, got {level!r}")
-        data, loss = self._again(X, y, sample_weight), as_loss(self.loss)
-        if loss.scale_free:
-            raise InvalidInput(f"the {loss.name} loss has no ridge at which samples are held out")
-        counts, factors = self._factors(data)
-        share = prior_shift(self.priors, self.classes_.size, data.y, counts, factors, loss)[1]
-        area, splits = self._scaling.unit**2, self._splits(data, X, groups, every=True)
-        z, size = scipy.stats.norm.isf((1 - level) / 2), share.sum() ** 2 / (share**2).sum()
-        samples, rows = self._samples(data, self._scaling, counts * factors), {}
-        for name, scoring in (("error", "accuracy"), ("log_loss", "neg_log_loss")):
-            score = ridge_choice.score_of(loss, scoring, self._shift)
-            how = loss, score, counts, share, self.scaling_, self.fit_intercept
-            search = ridge_choice.HeldOutProblem(samples, *how)
-            ridge = max(self.ridge_ / area, _NO_RIDGE)
-            found = ridge_choice.choose_ridge(search, [ridge], splits, self._fallback(data)).chosen
-            middle, half, shrink = found.mean, z * found.standard_error, 1.0
-            if name == "error":  # of a share, Wilson's interval, of some width at 0
-                shrink = 1 / (1 + z**2 / size)
-                middle, half = middle + z**2 / (2 * size), math.hypot(half, z**2 / (2 * size))
-            low, high = max(shrink * (middle - half), 0.0), shrink * (middle + half)
-            most = 1.0 if name == "error" else math.inf
-            rows[name] = found.mean, found.standard_error, low, min(high, most)
-        columns = ["value", "standard_error", "low", "high"]
-        return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
-
-    def _again(self, X: Any, y: Any, sample_weight: Any) -> TrainingData:
-        """The samples of the fit, a second time."""
+    def _problem_again(self, X: Any, y: Any, sample_weight: Any) -> _FitProblem:
+        """Return the problem of the fit for the samples that it was fitted to."""
         self._features(X)
-        kept = self.classes_
-        y = label_values(y)
-        if not np.array_equal(np.unique(y), kept):
-            raise InvalidInput(f"y must hold the classes of the fit, {kept}, got {np.unique(y)}")
-        return self._check_training_data(X, y, sample_weight)
+        check_same_classes(y, self.classes_)
+        return self._problem(X, y, sample_weight)
+
+    @property
+    def partial_fit(self) -> Any:
+        """There is none; the error says why."""
+        raise AttributeError(NO_PARTIAL_FIT)
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities (n, k) that the loss reads from the class fields."""
-        found = as_loss(self.loss).probabilities(fields_at(self._features(X), *self._class_weights))
-        return self._like(X, np.asarray(found))
+        return self._like(X, self._probabilities(X))
+
+    def _probabilities(self, X: Any) -> Array:
+        """Return the class probabilities (n, k) in double precision."""
+        fields = fields_at(self._features(X), *self._class_weights)
+        return np.asarray(as_loss(self.loss).probabilities(fields))
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_set(self, X: Any, coverage: float = 0.9) -> NDArray[np.bool_]:
+        """Return sets of classes that hold the label of a share `coverage` of fresh samples.
+
+        A class is in the set of a sample if its probability is at least that of the labels of
+        the share `coverage` of held-out samples. These are the ones by which the ridge was chosen,
+        so that no calibration samples are needed: docs/prediction-sets.md.
+
+        Parameters
+        ----------
+        X : array_like (n, d)
+            Samples.
+        coverage : float, default=0.9
+            Share of samples whose label is to be in their set. Below the accuracy of the
+            classifier some sets are empty.
+
+        Returns
+        -------
+        ndarray of bool (n, k)
+            Whether each of `classes_` is in the set of each sample. All are, where held-out
+            samples are too few for the coverage.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> sets = ERMClassifier().fit(X, y).predict_set(X, coverage=0.98)
+        >>> sets.shape, bool(sets.sum(axis=1).mean() < 1.3)
+        ((150, 3), True)
+        """
+        probabilities = self._probabilities(X)
+        if not 0 < coverage < 1:
+            raise InvalidInput(f"coverage must be a number between 0 and 1, got {coverage!r}")
+        if not hasattr(self, "_held_out"):
+            raise InvalidInput(
+                "predict_set needs held-out samples, and there are none where the ridge is given: "
+                "fit with ridge='auto', and ridges=[λ] to keep that one"
+            )
+        return probabilities >= self._held_out.threshold(coverage)
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def to_sklearn(self) -> Pipeline:
+        """Return a fitted Pipeline of StandardScaler and LogisticRegression that predicts the same.
+
+        Programs that read scikit-learn's models, as converters to ONNX do, read this one.
+
+        Returns
+        -------
+        Pipeline
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = ERMClassifier().fit(X, y)
+        >>> bool(np.allclose(model.to_sklearn().predict_proba(X), model.predict_proba(X)))
+        True
+        """
+        check_is_fitted(self)
+        loss = as_loss(self.loss)
+        if not linear.has_softmax_probabilities(loss, self.classes_.size):
+            raise InvalidInput(
+                "to_sklearn needs a loss whose probabilities are the softmax of the fields, as "
+                f"those of cross-entropy are; got {loss.name!r}"
+            )
+        raw, base = self._class_weights
+        coef = raw.T
+        if self.classes_.size == 2:
+            coef = coef[1:] - coef[:1]
+            base = base[1:] - base[:1]
+        scaling = self._scaling
+        scale = np.where(scaling.varying, scaling.scale, 1.0)
+        return fitted_pipeline(scaling.shift, scale, coef, base, self.classes_, self.C_)
+
+
+def check_precision(precision: ArrayLike, d: int) -> Array:
+    """Return the precision matrix (d, d) of the features, or raise an error message."""
+    inverse = as_numbers(precision, "precision").astype(float)
+    if inverse.shape != (d, d) or not (np.diag(inverse) > 0).all():
+        raise InvalidInput(f"precision must be ({d}, {d}) and positive, got {precision!r}")
+    return inverse
+
+
+def check_same_classes(y: ArrayLike, classes: NDArray[Any]) -> None:
+    """Raise an error message unless the labels y (n,) are of the classes of the fit."""
+    found = np.unique(label_values(y))
+    if not np.array_equal(found, classes):
+        raise InvalidInput(f"y must hold the classes of the fit, {classes}, got {found}")

@@ -134,6 +134,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y = label_array(y)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
+        check_one_label(y)
         y = class_labels(y, _n_samples(X))
         if not large:
             X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
@@ -205,6 +206,15 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return np.asarray(np.log(self.predict_proba(X)))  # type: ignore[attr-defined]
 
 
+def check_one_label(y: NDArray[Any]) -> None:
+    """Raise an error message for several labels a sample."""
+    if y.ndim == 2 and y.shape[1] > 1:
+        raise InvalidInput(
+            f"y is multilabel, of shape {y.shape}: give one label for each sample, and fit one "
+            "classifier to each column"
+        )
+
+
 def fields_at(X: Any, weights: Array, offset: Array) -> Array:
     """X·weights + offset, (n, d) and (d, k) to (n, k)."""
     if isinstance(X, Design):
@@ -229,14 +239,19 @@ def prior_shift(
                 f"priors must be a share above 0 for each of the {k} classes, 1 in all, or "
                 f"'data' or 'balanced', got {priors!r}"
             )
-    z = np.random.default_rng(0).standard_normal((5, k))
-    found = loss.probabilities(z)
-    if found is None or not np.allclose(found, softmax(z, axis=1)):
+    if not has_softmax_probabilities(loss, k):
         raise InvalidInput(
             f"priors need a loss whose probabilities are the softmax of the fields, as those of "
             f"cross-entropy are; got {loss.name!r}"
         )
     return np.log(target / fitted), counts * (target / own)[y]
+
+
+def has_softmax_probabilities(loss: Loss, k: int) -> bool:
+    """Return whether the probabilities of a loss are the softmax of its k fields."""
+    z = np.random.default_rng(0).standard_normal((5, k))
+    probabilities = loss.probabilities(z)
+    return probabilities is not None and bool(np.allclose(probabilities, softmax(z, axis=1)))
 
 
 def _opened(X: Any) -> tuple[Any, bool]:
