@@ -20,18 +20,26 @@ DOCS = Path(__file__).parent
 HEAD = """# Command line
 
 Every command and option of `polyceptron`, as the program states them (these pages are made from it
-by `docs/make_cli_reference.py`). A number in a table is whole at 80 columns: a table leaves out
-columns rather than digits, and `--json` and `--csv` have all of them. What takes longer than two
-seconds says on standard error what it is doing. Exit codes: 0 done, 1 the computation failed or a
-check is off, 2 the input is wrong or a file cannot be written (one sentence says how), 130 stopped,
-141 the reader of the output has gone, as `head` does when it has enough.
+by `docs/make_cli_reference.py`). In a table, `± 99 %` is the uncertainty of the
+number to its left: the exact number is within it in at least 99 of 100 cases. `std. error` is the
+standard error of a mean over simulated runs. A table that is too wide for the terminal leaves out
+whole columns, never digits; `--json` and `--csv` have every column. A command that takes longer
+than two seconds reports on standard error what it is doing.
 
-A file whose name you give is replaced. One whose name follows from another, or is a default, is
-replaced only if polyceptron made it; otherwise the command ends before any work, unless you give
-`--overwrite`. Where a terminal's encoding lacks α or ±, tables and help have `alpha` and `+-`.
+| exit code | meaning |
+| --- | --- |
+| 0 | done |
+| 1 | the computation failed, or a check is off |
+| 2 | the input is wrong, or a file cannot be written; one sentence says why |
+| 130 | stopped with Ctrl-C |
+| 141 | the program that read the output has ended, as `head` does |
 
-Completion of commands, options and registered names is installed once for bash, zsh, fish or
-PowerShell by `polyceptron --install-completion`; then press Tab after `polyceptron curve --noise`.
+A command replaces a file whose name you give. It replaces a file whose name you did not give only
+if polyceptron made it; otherwise it ends before any work, unless you give `--overwrite`. Where the
+encoding of a terminal lacks α or ±, tables and help show `alpha` and `+-`.
+
+`polyceptron --install-completion` installs completion for bash, zsh, fish or PowerShell; then press
+Tab after `polyceptron curve --noise`.
 """
 SEE_ALSO = {
     "curve": ("learning-curves",),

@@ -217,14 +217,26 @@ def build_estimators(
                 f"{name} takes no ridge, got {given[0]}: choose an estimator that takes one, as "
                 "-e cross-entropy does"
             )
-        if plain.takes_ridge and given:
-            estimators += [plain.with_ridge(ridge) for ridge in ridge_values]
-            estimators += [plain.with_ridge(penalty=penalty) for penalty in penalty_texts]
-        elif plain.takes_ridge and default_ridge is not None:
-            estimators.append(plain.with_ridge(default_ridge))
+        if plain.takes_ridge:
+            estimators += _with_strengths(plain, ridge_values, penalty_texts, default_ridge)
         else:
             estimators.append(plain)
     return list(dict.fromkeys(estimators))
+
+
+def _with_strengths(
+    estimator: Estimator,
+    ridges: Sequence[float | str],
+    penalties: Sequence[str],
+    default_ridge: str | None,
+) -> list[Estimator]:
+    """Return an estimator at every ridge and penalty, or at the default ridge without any."""
+    if ridges or penalties:
+        at_ridges = [estimator.with_ridge(ridge) for ridge in ridges]
+        return at_ridges + [estimator.with_ridge(penalty=penalty) for penalty in penalties]
+    if default_ridge is not None:
+        return [estimator.with_ridge(default_ridge)]
+    return [estimator]
 
 
 def _as_sequence(texts: Sequence[str] | str | None) -> Sequence[str]:

@@ -198,28 +198,36 @@ def describe_row(row: Mapping[str, Any]) -> str:
 
     These are the problem, the estimator, the source, the start and the branch.
     """
-    parts = [row["model"], f"k = {row['n_classes']}"]
+    return ", ".join([*_words_of_problem(row), *_words_of_solution(row)])
+
+
+def _words_of_problem(row: Mapping[str, Any]) -> list[str]:
+    """Return the model, k, and what differs from independent features and noiseless labels."""
+    words = [row["model"], f"k = {row['n_classes']}"]
     if row.get("prior"):
-        parts.append(row["prior"])
+        words.append(row["prior"])
     if row.get("shares"):
-        parts.append(f"shares {_short_shares(row['shares'])}")
+        words.append(f"shares {_short_shares(row['shares'])}")
     for name in ("biases", "gram", "levels", "class_weight"):
         if row.get(name):
-            parts.append(f"{header(name)} {_or_as_given(row[name])}")
+            words.append(f"{header(name)} {_or_as_given(row[name])}")
     if row.get("intercept"):
-        parts.append("with intercept")
+        words.append("with intercept")
     if row.get("noise", "none") != "none":
-        parts.append(f"noise {row['noise']}")
+        words.append(f"noise {row['noise']}")
     if row.get("features") and row["features"] != "isotropic":
-        parts.append(f"features {_or_as_given(row['features'])}")
-    for name in ("estimator", "source"):
-        if row.get(name):
-            parts.append(row[name])
+        words.append(f"features {_or_as_given(row['features'])}")
+    return words
+
+
+def _words_of_solution(row: Mapping[str, Any]) -> list[str]:
+    """Return the estimator, the source, the start and the branch of a row, where it has them."""
+    words = [row[name] for name in ("estimator", "source") if row.get(name)]
     if row.get("start"):
-        parts.append(f"{row['start']} start")
+        words.append(f"{row['start']} start")
     if row.get("branch"):
-        parts.append(f"branch {row['branch']}")
-    return ", ".join(parts)
+        words.append(f"branch {row['branch']}")
+    return words
 
 
 def _short_shares(shares: str) -> str:
