@@ -453,7 +453,10 @@ def verify(
     seconds = time.perf_counter() - begin
     programs = environment() | {"scikit-learn": sklearn.__version__}
     versions = ", ".join(f"{name} {version}" for name, version in programs.items())
-    say(f"{len(checks)} checks, {len(failed)} off, {seconds:.0f} s ({versions})")
+    outcome = "no check is off"
+    if failed:
+        outcome = f"{len(failed)} of them off"
+    say(f"{len(checks)} checks in {seconds:.0f} s, {outcome} ({versions})")
     for check in failed:
         say(f"off: {check.check}: {check.note or check.source}")
     if failed:
