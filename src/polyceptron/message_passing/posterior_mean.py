@@ -21,7 +21,6 @@ vanishes, whatever V and Λ are. Gaussian data are needed for convergence, not f
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -31,11 +30,11 @@ from polyceptron.data import checks as data_checks
 from polyceptron.data.design import weights_or_ones
 from polyceptron.data.watching import Callback
 from polyceptron.errors import InvalidInput
+from polyceptron.message_passing.channel_student import channel_student
 from polyceptron.message_passing.iteration import Iterate, Step
 from polyceptron.message_passing.result import AMPResult
 from polyceptron.message_passing.run import Reporting, Run, ScaledBelief, ScaledRow
 from polyceptron.message_passing.steps import (
-    CHANNEL_NODES,
     FullVarianceStep,
     MatrixVarianceStep,
     SharedVarianceStep,
@@ -184,7 +183,7 @@ def _bayes_step(
         return FullVarianceStep(
             design, labels, run.basis, teacher.channel, belief, least_variance, _biases(teacher)
         )
-    student = partial(teacher.channel.denoise, order=CHANNEL_NODES)
+    student = channel_student(teacher.channel, run.samples.n_classes)
     return SharedVarianceStep(design, labels, run.basis, student, belief, least_variance)
 
 

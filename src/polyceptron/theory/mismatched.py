@@ -165,11 +165,13 @@ def mismatched_sides(teacher: AnyTeacher, spec: MismatchedBayes, alpha: float) -
     """Return both sides of the loop: the assumed channel's score, and a ridge 1/s²."""
     student = AssumedScore(spec.assumed_channel(teacher), teacher.n_classes)
     fields = FieldsSide(teacher.channel, student, teacher.n_classes, alpha)
-    weights = PenaltySide(Ridge(1 / spec.variance), whitened(teacher.features), teacher.row)
+    weights = PenaltySide(
+        Ridge(1 / spec.variance), whitened_features(teacher.features), teacher.row
+    )
     return Problem(fields, weights)
 
 
-def whitened(features: Spectrum) -> Spectrum:
+def whitened_features(features: Spectrum) -> Spectrum:
     """Return the spectrum of eigenvalues p = sθ along which the teacher's weights have variance 1.
 
     A student who knows s and θ sees the products alone.

@@ -28,7 +28,7 @@ from polyceptron.theory.mismatched import (
     linear_start,
     mismatched_point,
     mismatched_sides,
-    whitened,
+    whitened_features,
 )
 
 FLIPPED = pc.Teacher(3, noise="flips:0.1")
@@ -191,10 +191,10 @@ def test_labels_that_cannot_be_explained_have_no_evidence() -> None:
 
 def test_whitened_spectra_have_the_products_only() -> None:
     features = pc.Spectrum([2.0, 1.0, 0.0], signal=[0.5, 2.0, 1.0])
-    found = whitened(features)
+    found = whitened_features(features)
     again = pc.Spectrum(np.append(features.power, 0.0), fraction=[1 / 3, 1 / 3, 1 / 3])
     assert found == again
-    assert whitened(pc.Teacher(2).features).isotropic
+    assert whitened_features(pc.Teacher(2).features).isotropic
 
 
 @pytest.mark.parametrize(
