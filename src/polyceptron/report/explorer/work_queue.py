@@ -270,7 +270,9 @@ class WorkQueue:
             if job.status == "running":  # unwanted, or to be done by another worker
                 job.start_again()
             self._changed.notify_all()
-        return worker.alive and "memory" not in last and job.kind != SIMULATION
+        # A process that has just ended may still look alive, and would never answer again.
+        is_spent = "memory" in last or "died" in last or job.kind == SIMULATION
+        return worker.alive and not is_spent
 
     def _goes_on(self, job: Job, spent: float) -> bool:
         """Whether the worker of a job shall go on after so many seconds."""
