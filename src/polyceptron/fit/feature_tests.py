@@ -38,7 +38,7 @@ from polyceptron.checks import difference_basis
 from polyceptron.data.checks import Labels
 from polyceptron.errors import InvalidInput
 from polyceptron.fit.ridge_search import leverages
-from polyceptron.fit.solvers.newton import whole_hessian
+from polyceptron.fit.solvers.newton_step import whole_hessian
 from polyceptron.numerics import Array
 from polyceptron.problem.losses import Loss
 

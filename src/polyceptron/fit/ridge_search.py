@@ -43,10 +43,11 @@ from polyceptron.data.checks import Labels, Samples
 from polyceptron.data.design import Design, weights_or_ones
 from polyceptron.data.stored_designs import ArrayDesign
 from polyceptron.errors import InvalidInput
-from polyceptron.fit.solvers import newton
+from polyceptron.fit.solvers import newton, newton_step
 from polyceptron.fit.solvers.erm_fit import through_nearest
-from polyceptron.fit.solvers.many_classes import MANY
-from polyceptron.fit.solvers.objectives import OBJECTIVES, LossObjective, Objective
+from polyceptron.fit.solvers.many_classes import FEWEST_CLASSES
+from polyceptron.fit.solvers.objectives import LossObjective, Objective
+from polyceptron.fit.solvers.softmax_objective import OBJECTIVES
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.problem.losses import Loss
 
@@ -443,7 +444,7 @@ class LeaveOneOut:
         walk = self.walk
         walk.solve(ridge)
         H, U = walk.matrices()[0], walk.U[0]
-        K = np.linalg.inv(newton.whole_hessian(self.rows, H, ridge * walk.shares[0]))
+        K = np.linalg.inv(newton_step.whole_hessian(self.rows, H, ridge * walk.shares[0]))
         K = K.reshape(*U.shape, *U.shape)
         A = leverages(self.rows, K)
         g = walk.here.residual[0].T
@@ -514,7 +515,9 @@ class Walk:
         _, y, k = search.samples
         objective: Objective = LossObjective(search.loss, y, k, weights)
         if (own := OBJECTIVES.get(search.loss.solver)) is not None:
-            objective = own(y, k, weights, k >= MANY and (k - 1) * design.dimension > DENSE)
+            objective = own(
+                y, k, weights, k >= FEWEST_CLASSES and (k - 1) * design.dimension > DENSE
+            )
         self.design, self.objective, self.shares = design, objective, shares
         self.enough, self.loose = ends
         r, d = objective.basis.shape[1], design.dimension
@@ -534,7 +537,7 @@ class Walk:
         """Move to the minimisers at this λ, loosely; `still`: whether a step moved Z but little."""
         design, objective = self.design, self.objective
         ridges = ridge * self.shares
-        pull: AnyArray = newton.by_feature(ridges).astype(self.dtype)
+        pull: AnyArray = newton_step.by_feature(ridges).astype(self.dtype)
         t = math.log(ridge)
         U = through_nearest(self.past, t, 3) if self.past else np.zeros_like(self.U)
         Z = design.fields(U)
@@ -546,12 +549,12 @@ class Walk:
             self.here = here
             if self.rows is None:
                 how = np.full(len(G), self.loose), np.full(len(G), self.dtype == np.float64)
-                D = newton.directions(design, objective, here, ridges, G, *how)
+                D = newton_step.directions(design, objective, here, ridges, G, *how)
             else:  # the whole matrix is small
-                whole = newton.whole_hessian(self.rows, self.matrices(), ridges)
+                whole = newton_step.whole_hessian(self.rows, self.matrices(), ridges)
                 D = np.linalg.solve(whole, -G.reshape(len(G), -1, 1)).reshape(G.shape)
-            total = here.value + 0.5 * newton.dots(pull * U, U)
-            gain = -0.5 * newton.dots(G, D)
+            total = here.value + 0.5 * newton_step.dots(pull * U, U)
+            gain = -0.5 * newton_step.dots(G, D)
             before = Z
             step, here, Z = newton.line_search(design, objective, ridges, U, Z, here, G, D)
             U += (step[:, None, None] * D).astype(self.dtype, copy=False)
@@ -563,4 +566,4 @@ class Walk:
     def matrices(self) -> AnyArray:
         """s_μH_μ of every sample where the walk stands, (L, n, r, r)."""
         bend = self.objective.curvature(self.here, np.float64)
-        return newton.sample_matrices(bend, self.here.residual.shape)
+        return newton_step.sample_matrices(bend, self.here.residual.shape)

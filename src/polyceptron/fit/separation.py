@@ -38,13 +38,9 @@ from polyceptron.data.stored_designs import scaled
 from polyceptron.fit.solvers.erm_fit import ERMFit, Separation, fit_at
 from polyceptron.fit.solvers.hard_margin import NotSeparable, separate
 from polyceptron.fit.solvers.intercept import size_of
-from polyceptron.fit.solvers.newton import (
-    NewtonMinimum,
-    newton_minimise,
-    sample_matrices,
-    whole_hessian,
-)
-from polyceptron.fit.solvers.objectives import SoftmaxObjective
+from polyceptron.fit.solvers.newton import NewtonMinimum, newton_minimise
+from polyceptron.fit.solvers.newton_step import sample_matrices, whole_hessian
+from polyceptron.fit.solvers.softmax_objective import SoftmaxObjective
 from polyceptron.numerics import Array
 from polyceptron.problem.losses import MaxMargin
 from polyceptron.rows import Status

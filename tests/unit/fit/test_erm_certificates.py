@@ -14,7 +14,7 @@ import polyceptron as pc
 from polyceptron.data.stored_designs import open_design
 from polyceptron.fit.erm import fit_erm
 from polyceptron.fit.solvers import newton
-from polyceptron.fit.solvers.objectives import sum_rounding
+from polyceptron.fit.solvers.rounding import sum_rounding
 from polyceptron.problem import Teacher
 from polyceptron.problem.losses import as_loss
 from polyceptron.rows import Status

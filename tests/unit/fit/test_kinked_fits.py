@@ -7,7 +7,7 @@ import pytest
 from sklearn.svm import SVC, LinearSVC
 
 import polyceptron as pc
-from polyceptron.fit.solvers.objectives import HingeObjective
+from polyceptron.fit.solvers.hinge_objective import HingeObjective
 from polyceptron.problem.losses import as_loss
 
 

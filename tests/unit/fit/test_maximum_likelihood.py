@@ -10,7 +10,7 @@ import polyceptron as pc
 from polyceptron.data.stored_designs import open_design
 from polyceptron.fit import separation as maximum_likelihood
 from polyceptron.fit.solvers.newton import newton_minimise
-from polyceptron.fit.solvers.objectives import SoftmaxObjective
+from polyceptron.fit.solvers.softmax_objective import SoftmaxObjective
 
 
 def plain_newton(X, y, k):

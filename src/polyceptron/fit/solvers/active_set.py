@@ -34,9 +34,11 @@ from numpy.typing import NDArray
 
 from polyceptron.data.checks import Labels
 from polyceptron.data.design import Design
+from polyceptron.fit.solvers.hinge_objective import HingeObjective
 from polyceptron.fit.solvers.intercept import Intercept, pulls_of
-from polyceptron.fit.solvers.newton import directions
-from polyceptron.fit.solvers.objectives import EPS, Evaluation, HingeObjective, sum_rounding
+from polyceptron.fit.solvers.newton_step import directions
+from polyceptron.fit.solvers.objectives import Evaluation
+from polyceptron.fit.solvers.rounding import EPS, sum_rounding
 from polyceptron.numerics import Array
 
 MAX_CONSTRAINTS_OF_DIRECT_SOLVE = 6000  # a matrix of 0.3 GB

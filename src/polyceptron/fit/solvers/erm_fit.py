@@ -17,7 +17,8 @@ from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.fit.solvers.intercept import Intercept
 from polyceptron.fit.solvers.newton import newton_minimise
-from polyceptron.fit.solvers.objectives import EPS, LossObjective, Objective
+from polyceptron.fit.solvers.objectives import LossObjective, Objective
+from polyceptron.fit.solvers.rounding import EPS
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.problem.losses import Loss
 from polyceptron.rows import Status

@@ -45,9 +45,10 @@ from polyceptron.fit.solvers.active_set import (
     solve_active,
 )
 from polyceptron.fit.solvers.erm_fit import ERMFit, Separation, fit_at
+from polyceptron.fit.solvers.hinge_objective import HingeObjective
 from polyceptron.fit.solvers.intercept import Intercept, size_of
 from polyceptron.fit.solvers.newton import NewtonMinimum, newton_minimise
-from polyceptron.fit.solvers.objectives import EPS, HingeObjective, sum_rounding
+from polyceptron.fit.solvers.rounding import EPS, sum_rounding
 from polyceptron.numerics import Array
 from polyceptron.problem.losses import Loss
 from polyceptron.rows import Status

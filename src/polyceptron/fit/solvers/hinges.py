@@ -33,8 +33,9 @@ from polyceptron.data.checks import Samples
 from polyceptron.data.design import weights_or_ones
 from polyceptron.fit.solvers.active_set import longest_constraint
 from polyceptron.fit.solvers.erm_fit import ERMFit, fit_at, stopped
+from polyceptron.fit.solvers.hinge_objective import HingeObjective
 from polyceptron.fit.solvers.newton import NewtonMinimum, newton_minimise
-from polyceptron.fit.solvers.objectives import EPS, HingeObjective, sum_rounding
+from polyceptron.fit.solvers.rounding import EPS, sum_rounding
 from polyceptron.numerics import Array
 from polyceptron.problem.losses import Loss
 from polyceptron.rows import Status

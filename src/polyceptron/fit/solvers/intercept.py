@@ -27,7 +27,8 @@ from polyceptron.data.checks import Samples
 from polyceptron.data.design import ColumnMoments, Design
 from polyceptron.data.stored_designs import SparseDesign, scaled
 from polyceptron.errors import InvalidInput
-from polyceptron.fit.solvers.objectives import gradient_rounding, norms, roundings
+from polyceptron.fit.solvers.objectives import norms
+from polyceptron.fit.solvers.rounding import gradient_rounding, roundings
 from polyceptron.numerics import Array
 
 _FAR = 30.0  # deviations of a feature's mean, up to which products may be centred instead of rows

@@ -29,7 +29,8 @@ from polyceptron.data.design import Design, weights_or_ones
 from polyceptron.data.stored_designs import BlockwiseDesign, ScaleRows
 from polyceptron.fit.solvers.erm_fit import ERMFit, fit_at, fit_newton, stopped, stopped_at
 from polyceptron.fit.solvers.intercept import certificate, without_column
-from polyceptron.fit.solvers.objectives import EPS, lengths, norms, sum_rounding
+from polyceptron.fit.solvers.objectives import lengths, norms
+from polyceptron.fit.solvers.rounding import EPS, sum_rounding
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.problem.losses import Loss
 from polyceptron.rows import Status

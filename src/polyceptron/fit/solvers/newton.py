@@ -1,21 +1,16 @@
 """Newton's method: min_U Σ_μ ℓ(z_μ) + (λ/2)‖U‖², z = XU/√d, for many λ side by side.
 
-Each step D is solved for whole where the problem is small, else by conjugate gradients,
-
-    (Σ_μ x̂_μ x̂_μᵀ ⊗ H_μ + λ) D = −G,   x̂ = x/√d,
-
-in single precision where that will do, to a loose tolerance; gradient and line search are in double
-precision, so the steps act as iterative refinement and the answer has double-precision accuracy.
-What rounding does to the gradient counts against the goal (`gradient_rounding`). The first axis of
-all arrays counts the λ: they do not mix, but share every read of X, which is what the time goes
-into, and drop out as they reach their goal. A line search costs no pass over X.
+Each direction (`newton_step`) is solved for to a loose tolerance; gradient and line search are in
+double precision, so that the steps act as iterative refinement and the answer has double-precision
+accuracy. What rounding does to the gradient counts against the goal (`gradient_rounding`). The
+first axis of all arrays counts the λ: they do not mix, but share every read of X, which is what the
+time goes into, and drop out as they reach their goal. A line search costs no pass over X.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,193 +18,47 @@ from numpy.typing import NDArray
 from polyceptron.data.checks import Labels
 from polyceptron.data.design import Design
 from polyceptron.fit.solvers.intercept import Intercept, certificate, pulls_of, size_of
-from polyceptron.fit.solvers.objectives import Curvature, Evaluation, Objective, lengths, norms
-from polyceptron.numerics import AnyArray, Array
+from polyceptron.fit.solvers.newton_step import Mask, by_feature, directions, dots, solve_whole
+from polyceptron.fit.solvers.objectives import Evaluation, Objective, lengths, norms
+from polyceptron.numerics import Array
 
 Direction = Callable[[Evaluation, Array], Array]
-Ease = Callable[[AnyArray, Labels], AnyArray]
-"""Residuals (m, r, d) and which problems they are of, to about the inverse Hessians' images."""
+"""An evaluation and the gradients (L, r, d) there, to Newton directions (L, r, d)."""
 
-_LOOSE = 0.3  # of the gradient, left by the first solves: far away, an exact Newton step is waste
-_PATIENCE = 3  # slow steps next to the minimum, in double precision
-_WHOLE = 3_000_000  # products for all of a Hessian, up to which that is the quicker way
-
-
-def sample_matrices(curvature: Curvature, shape: tuple[int, ...]) -> AnyArray:
-    """H_μ of every sample, (L, n, r, r), of problems with fields of the shape (L, r, n)."""
-    count, r, n = shape
-    units = np.broadcast_to(np.eye(r)[:, None, :, None], (r, count, r, n))
-    columns = np.array([curvature(unit.copy())[0] for unit in units])  # n is contiguous
-    return columns.transpose(1, 3, 2, 0)
-
-
-def whole_hessian(rows: AnyArray, H: AnyArray, ridge: Any) -> AnyArray:
-    """Σ x̂x̂ᵀ ⊗ H + λ, (…, r·d, r·d), of rows x̂ (n, d) and H (…, n, r, r); λ also (…, d)."""
-    d, r, lead = rows.shape[1], H.shape[-1], H.shape[:-3]
-    whole = np.empty((*lead, r, d, r, d), rows.dtype)
-    for a, b in combinations_with_replacement(range(r), 2):
-        block = (rows.T * H[..., None, :, a, b]) @ rows
-        whole[..., a, :, b, :], whole[..., b, :, a, :] = block, block.swapaxes(-1, -2)
-    np.einsum("...ijij->...ij", whole)[...] += np.broadcast_to(ridge, (*lead, d))[..., None, :]
-    return whole.reshape(*lead, r * d, r * d)
-
-
-def solve_whole(
-    design: Design, objective: Objective, here: Evaluation, ridges: Array, G: Array
-) -> Array | None:
-    """Newton directions (L, r, d) of a small smooth problem; None of others and singular ones."""
-    large = G.size * G[0].size * design.n_samples > _WHOLE
-    if large or design.reading_is_dear or objective.kinked:
-        return None
-    H = sample_matrices(objective.curvature(here, np.float64), here.residual.shape)
-    whole = whole_hessian(design.scaled_rows(slice(None)), H, by_feature(ridges)[:, 0])
-    with suppress(np.linalg.LinAlgError):
-        D: Any = np.linalg.solve(whole, -G.reshape(len(G), -1, 1)).reshape(G.shape)
-        return D if (dots(D, G) < 0).all() else None
-    return None
-
-
-def solve_newton(
-    design: Design,
-    curvature: Curvature,
-    ridges: Array,
-    gradients: Array,
-    tolerance: Array,
-    dtype: Any,
-    ease: Ease | None = None,
-) -> Array:
-    """Directions (L, r, d) with residuals below `tolerance` (L,) times the gradients' norms.
-
-    Eased by what is given, else by the diagonal where features are uneven; ridges (L,) or (L, d).
-    """
-    scale = np.sqrt(dots(gradients, gradients))
-    r: AnyArray = (-gradients / scale[:, None, None]).astype(dtype)
-    shift = by_feature(ridges).astype(dtype)
-    out = np.zeros_like(gradients)
-    index = np.arange(len(r))
-    ease = ease or _diagonal(design, curvature, ridges, dtype)
-    D, size = np.zeros_like(r), dots(r, r)
-    s = r if ease is None else ease(r, index)
-    p, rho = s.copy(), size if ease is None else dots(r, s)
-    for _ in range(min(1000, 10 * r[0].size)):  # exactly, the unknowns would do
-        Hp = design.through(p, curvature)[0]
-        Hp += shift * p
-        bend = dots(p, Hp)
-        fine = bend > 0  # else rounding only: the Hessian is positive definite
-        step = np.where(fine, rho / np.where(fine, bend, 1.0), 0.0).astype(dtype)[:, None, None]
-        D += step * p
-        r -= step * Hp
-        last, size = rho, dots(r, r)
-        going = fine & (size > tolerance[index] ** 2)
-        if not going.all():
-            out[index[~going]] = D[~going]
-            index = index[going]
-            if index.size == 0:
-                break
-            D, r, p, shift = D[going], r[going], p[going], shift[going]
-            last, size, curvature = last[going], size[going], curvature.take(going)
-        s = r if ease is None else ease(r, index)
-        rho = size if ease is None else dots(r, s)
-        p *= (rho / last).astype(dtype)[:, None, None]
-        p += s
-    else:
-        out[index] = D
-    return out * scale[:, None, None]
-
-
-def directions(
-    design: Design,
-    objective: Objective,
-    here: Evaluation,
-    ridges: Array,
-    G: Array,
-    tolerance: Array,
-    double: NDArray[np.bool_],
-) -> Array:
-    """Newton directions (L, r, d), in single precision or `double` (L,)."""
-    D = np.empty_like(G)
-    for dtype, chosen in ((np.float32, ~double), (np.float64, double)):
-        if chosen.any():
-            curvature = objective.curvature(here.take(chosen), dtype)
-            part = ridges[chosen], G[chosen], tolerance[chosen]
-            with np.errstate(over="ignore", invalid="ignore"):
-                D[chosen] = solve_newton(design, curvature, *part, dtype)
-    D[~np.isfinite(D).all(axis=(1, 2))] = 0.0  # beyond single precision: no step, then in double
-    return D
-
-
-def _diagonal(design: Design, curvature: Curvature, ridges: Array, dtype: Any) -> Ease | None:
-    """About the inverse of the Hessian's diagonal where some features are far louder than the rest.
-
-    Or where their ridges differ, as that of an intercept does. Others go without.
-    """
-    if design.reading_is_dear:
-        squares = np.full(design.dimension, float((design.row_norms**2).sum()) / design.dimension)
-    else:
-        squares = design.column_squares
-    if ridges.ndim == 1 and squares.max() <= 5 * squares.mean():
-        return None
-    diagonal = np.maximum(curvature.mean(), 0.0)[:, None] * squares + by_feature(ridges)[:, 0]
-    seen = diagonal > np.finfo(dtype).tiny  # else flat: an intercept where every p is 0 or 1
-    inverse = np.where(seen, 1 / np.where(seen, diagonal, 1.0), 0.0).astype(dtype)[:, None]
-    return lambda r, at: r * inverse[at]
-
-
-def by_feature(ridges: Array) -> Array:
-    """Ridges of each problem (L,), or of each of its features too (L, d), beside U (L, r, d)."""
-    return ridges.reshape(len(ridges), 1, -1)
-
-
-def dots(A: AnyArray, B: AnyArray) -> Array:
-    """⟨A, B⟩ of each problem, (L,), in double precision."""
-    return np.asarray(np.einsum("lij,lij->l", A, B, dtype=np.float64))
-
-
-def line_search(
-    design: Design,
-    objective: Objective,
-    ridges: Array,
-    U: Array,
-    Z: Array,
-    here: Evaluation,
-    G: Array,
-    D: Array,
-) -> tuple[Array, Evaluation, Array]:
-    """Steps (L,) halved until the objective falls by the Armijo rule, 0 if it never does.
-
-    Returns the evaluation there too, and the fields (L, r, n); Z are those at U.
-    """
-    slope = dots(G, D)
-    ZD, pull = design.fields(D), by_feature(ridges)
-    linear, quadratic = dots(pull * U, D), 0.5 * dots(pull * D, D)
-    # Differences below the rounding of the sum carry no information: let them pass.
-    noise = 4 * np.finfo(Z.dtype).eps * (np.abs(here.value) + 0.5 * dots(pull * U, U))
-    step = np.where(slope < 0, 1.0, 0.0)
-    open_, new, there = np.flatnonzero(step), Z.copy(), here
-    for _ in range(40 if open_.size else 0):
-        t = step[open_]
-        new[open_] = Z[open_] + t.astype(Z.dtype)[:, None, None] * ZD[open_]
-        trial = objective.take(open_).evaluate(new[open_])
-        change = trial.value - here.value[open_] + t * linear[open_] + t * t * quadratic[open_]
-        good = change <= 1e-4 * t * slope[open_] + noise[open_]
-        there = trial if open_.size == len(step) else there.replace(open_, trial)
-        if good.all():
-            break
-        open_ = open_[~good]
-        step[open_] *= 0.5
-    else:
-        step[open_] = 0.0
-        new[open_] = Z[open_]
-        there = there.replace(open_, here.take(open_))
-    return step, there, new
+# Share of the gradient that the first solves leave: far away, an exact Newton step is waste.
+LOOSE_SOLVE = 0.3
+# Share of the goal that a solve leaves where one step may reach it.
+SHARE_OF_GOAL_LEFT = 0.5
+MOST_SLOW_STEPS = 3  # next to the minimum, in double precision
+SLOW_SHARE = 0.5  # of the gradient, left by a step that is called slow
+NEAR_THE_MINIMUM = 1e-3  # share of the first gradient, below which Newton's method is fast
+MOST_DESCENTS = 3  # each is followed by fresh fields, and mends what rounding had piled up
+STEPS_OF_LATER_DESCENTS = 4
+ARMIJO_SHARE = 1e-4  # of the fall that the slope promises
+MOST_HALVINGS = 40
+ROUNDINGS_OF_A_VALUE = 4.0  # in units of eps, below which a change of the objective says nothing
+# A goal is at least this share of the rounding of the gradient.
+LEAST_GOAL = 0.05
 
 
 @dataclass(frozen=True)
 class NewtonMinimum:
-    """U (L, r, d), its fields Z (L, r, n), the evaluation there, and what was reached (L,).
+    """The minima of L problems and what was reached.
 
-    The gradient's norm and rounding, a bound on the distance to the minimum, and whether that is
-    within the target, or the minimum is 0 to rounding.
+    Attributes
+    ----------
+    U : array (L, r, d)
+    Z : array (L, r, n)
+        The fields.
+    evaluation : Evaluation
+        At Z.
+    gradient_norm, rounding, distance : array (L,)
+        The gradient's norm, what rounding may hide of it, and a bound on the distance to the
+        minimum.
+    n_iter : array (L,)
+    converged : array of bool (L,)
+        Whether the distance is within the target, or the minimum is 0 to rounding.
+    interrupted : bool
     """
 
     U: Array
@@ -219,7 +68,7 @@ class NewtonMinimum:
     rounding: Array
     distance: Array
     n_iter: NDArray[np.int64]
-    converged: NDArray[np.bool_]
+    converged: Mask
     interrupted: bool = False
 
 
@@ -237,20 +86,80 @@ def newton_minimise(
 ) -> NewtonMinimum:
     """Minimise from `start` (L, r, d) at each λ until ‖gradient‖ ≤ target·λ‖U‖, rounding included.
 
-    Strong convexity then gives ‖U − Û‖ ≤ target·‖U‖. `direct` replaces conjugate gradients where
-    the Newton step can be had in closed form. `keep` is given U after every step, and with it
-    KeyboardInterrupt ends the descent where it is. The column of an `intercept` bears no ridge.
+    Strong convexity then gives ‖U − Û‖ ≤ target·‖U‖.
+
+    Parameters
+    ----------
+    ridges : array (L,)
+    direct : callable, optional
+        Replaces conjugate gradients where the Newton step can be had in closed form.
+    keep : callable, optional
+        It is given U after every step; with it, KeyboardInterrupt ends the descent where it is.
+    intercept : Intercept, optional
+        Its column bears no ridge.
     """
     U = np.array(start, dtype=float)
-    at = _Newton(design, objective, ridges, target, direct, max_iter, keep, intercept, U)
+    newton = _Newton(design, objective, ridges, target, direct, max_iter, keep, intercept, U)
     try:
-        return at.minimum()
+        return newton.minimum()
     except KeyboardInterrupt:
         if keep is None:
             raise
-        unknown, no = np.full(len(U), np.nan), np.zeros(len(U), dtype=bool)
-        here = objective.evaluate(at.Z)
-        return NewtonMinimum(U, at.Z, here, unknown, unknown, unknown, at.count, no, True)
+        return newton.interrupted()
+
+
+def line_search(
+    design: Design,
+    objective: Objective,
+    ridges: Array,
+    U: Array,
+    Z: Array,
+    here: Evaluation,
+    G: Array,
+    D: Array,
+) -> tuple[Array, Evaluation, Array]:
+    """Halve steps along D (L, r, d) until the objective falls by the Armijo rule.
+
+    Parameters
+    ----------
+    U, Z, here, G
+        The point (L, r, d), its fields (L, r, n), the evaluation and the gradients there.
+
+    Returns
+    -------
+    step : array (L,)
+        0 if the objective never falls.
+    there : Evaluation
+    Z : array (L, r, n)
+        The fields there.
+    """
+    slope = dots(G, D)
+    ZD = design.fields(D)
+    pull = by_feature(ridges)
+    linear = dots(pull * U, D)
+    quadratic = 0.5 * dots(pull * D, D)
+    # Differences below the rounding of the sum carry no information: let them pass.
+    size = np.abs(here.value) + 0.5 * dots(pull * U, U)
+    noise = ROUNDINGS_OF_A_VALUE * np.finfo(Z.dtype).eps * size
+    step = np.where(slope < 0, 1.0, 0.0)
+    searching = np.flatnonzero(step)
+    new = Z.copy()
+    there = here
+    for _ in range(MOST_HALVINGS):
+        if searching.size == 0:
+            return step, there, new
+        t = step[searching]
+        new[searching] = Z[searching] + t.astype(Z.dtype)[:, None, None] * ZD[searching]
+        trial = objective.take(searching).evaluate(new[searching])
+        change = trial.value - here.value[searching]
+        change += t * linear[searching] + t * t * quadratic[searching]
+        falls = change <= ARMIJO_SHARE * t * slope[searching] + noise[searching]
+        there = trial if searching.size == len(step) else there.replace(searching, trial)
+        searching = searching[~falls]
+        step[searching] *= 0.5
+    step[searching] = 0.0
+    new[searching] = Z[searching]
+    return step, there.replace(searching, here.take(searching)), new
 
 
 def distances(
@@ -264,11 +173,26 @@ def distances(
     G: Array,
     target: float,
 ) -> tuple[Array, Array, Array]:
-    """Rounding of the gradients G, distance to the minimum, and that which is enough, (L,)."""
-    stiffness, enough = objective.stiffness(here), target * size_of(intercept, U)
+    """Bound the distance of L points to their minima.
+
+    Returns
+    -------
+    rounding : array (L,)
+        What rounding may hide of the gradients G.
+    distance : array (L,)
+        The bound, rounding included.
+    enough : array (L,)
+        The distance that meets the target.
+    """
+    stiffness = objective.stiffness(here)
+    enough = target * size_of(intercept, U)
     if stiffness is None:
         return 0 * enough, norms(G) / ridges, enough
-    bend: Any = objective.curvature
+
+    def total_curvature() -> Array:
+        total: Array = objective.curvature(here, np.float64).total()
+        return total
+
     rounding, distance = certificate(
         design,
         intercept,
@@ -277,15 +201,71 @@ def distances(
         G,
         (lengths(Z), lengths(here.residual), stiffness),
         objective.smoothness,
-        lambda: bend(here, np.float64).total(),
+        total_curvature,
         enough,
     )
     return rounding, distance, enough
 
 
 @dataclass
+class _Descent:
+    """The problems that have not reached their goal, in one descent.
+
+    Attributes
+    ----------
+    index : array (m,)
+        Which problems these are.
+    here : Evaluation
+    first, previous : array (m,)
+        Norms of the first gradient, and of that before the last step.
+    n_stalled : array of int (m,)
+        Slow steps in double precision.
+    double : array of bool (m,)
+        Whether directions are solved for in double precision.
+    """
+
+    index: Labels
+    here: Evaluation
+    first: Array
+    previous: Array
+    n_stalled: Labels
+    double: Mask
+
+    def take(self, going: Mask) -> _Descent:
+        """Return the problems that go on."""
+        if going.all():
+            return self
+        return _Descent(
+            self.index[going],
+            self.here.take(going),
+            self.first[going],
+            self.previous[going],
+            self.n_stalled[going],
+            self.double[going],
+        )
+
+    def note_slow_steps(self, norm: Array) -> None:
+        """Count steps that were slow although they were near the minimum.
+
+        There Newton's method is fast: if it is not, rounding holds it back, that of the inner solve
+        first (which then goes on in double precision), that of the gradient itself in the end.
+        """
+        self.first = np.where(np.isinf(self.first), norm, self.first)
+        is_near = norm < NEAR_THE_MINIMUM * self.first
+        is_slow = (norm > SLOW_SHARE * self.previous) & is_near
+        self.n_stalled = self.n_stalled + (is_slow & self.double)
+        self.double = self.double | is_slow
+        self.previous = norm
+
+    def note_stuck(self, stuck: Mask, is_direct: bool) -> None:
+        """Give a problem up whose line search found no step, or solve for it more exactly."""
+        self.n_stalled[stuck & (self.double | is_direct)] = MOST_SLOW_STEPS
+        self.double = self.double | stuck
+
+
+@dataclass
 class _Newton:
-    """A descent: U (L, r, d), its fields Z (L, r, n), the steps made and allowed (L,)."""
+    """Descents from U (L, r, d), whose steps `n_iter` (L,) are counted up to `limit` (L,)."""
 
     design: Design
     objective: Objective
@@ -296,123 +276,188 @@ class _Newton:
     keep: Callable[[Array], None] | None
     intercept: Intercept | None
     U: Array
+    Z: Array = field(init=False)  # fields (L, r, n)
+    first: Array = field(init=False)  # norms of the gradients at U = 0, to tell what is near
+    n_iter: NDArray[np.int64] = field(init=False)
+    limit: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
-        U, Z = self.U, np.zeros((*self.U.shape[:2], self.design.n_samples))
-        self.Z = self.design.fields(U) if U.any() else Z
-        self.first = np.full(len(U), np.inf)  # gradients, beside which it is seen what is near
-        if U.any() and self.objective.smoothness is not None:
-            self.first = norms(self.design.back(self.objective.evaluate(Z).residual))
-        self.count, self.limit = np.zeros(len(U), np.int64), np.full(len(U), self.max_iter)
+        n_problems = len(self.U)
+        self.Z = np.zeros((*self.U.shape[:2], self.design.n_samples))
+        self.first = np.full(n_problems, np.inf)
+        self.n_iter = np.zeros(n_problems, np.int64)
+        self.limit = np.full(n_problems, self.max_iter)
+        if self.U.any():
+            if self.objective.smoothness is not None:
+                at_zero = self.objective.evaluate(self.Z)
+                self.first = norms(self.design.back(at_zero.residual))
+            self.Z = self.design.fields(self.U)
 
     def minimum(self) -> NewtonMinimum:
-        """Descents, each followed by fresh fields: those of the way are updated along it."""
+        """Return the minima, by descents that are each followed by fresh fields."""
         every = np.arange(len(self.U))
-        for stage in range(4):
+        for descent in range(MOST_DESCENTS + 1):
             here = self.objective.evaluate(self.Z)
             G, norm, goal = self.gradient(here, every)
-            todo = np.flatnonzero((norm > goal) & (self.count < self.limit))
-            if todo.size == 0 or stage == 3:
+            todo = np.flatnonzero((norm > goal) & (self.n_iter < self.limit))
+            if todo.size == 0 or descent == MOST_DESCENTS:
                 break
             self.descend(todo)
-            self.limit = np.minimum(self.count + 4, self.max_iter)  # to repair what had piled up
+            self.limit = np.minimum(self.n_iter + STEPS_OF_LATER_DESCENTS, self.max_iter)
             self.Z = self.design.fields(self.U)
         rounding, distance, enough = self.certificate(every, here, G)
-        met = distance <= enough
-        found = NewtonMinimum(self.U, self.Z, here, norm, rounding, distance, self.count, met)
-        return found if met.all() or self.max_iter == 0 else self.zero_where_minimal(found)
+        converged = distance <= enough
+        found = NewtonMinimum(
+            self.U, self.Z, here, norm, rounding, distance, self.n_iter, converged
+        )
+        if converged.all() or self.max_iter == 0:
+            return found
+        return self.zero_where_minimal(found)
+
+    def interrupted(self) -> NewtonMinimum:
+        """Return the points where a descent was interrupted, of which nothing is certified."""
+        unknown = np.full(len(self.U), np.nan)
+        converged = np.zeros(len(self.U), dtype=bool)
+        here = self.objective.evaluate(self.Z)
+        return NewtonMinimum(
+            self.U, self.Z, here, unknown, unknown, unknown, self.n_iter, converged, True
+        )
 
     def certificate(self, index: Labels, here: Evaluation, G: Array) -> tuple[Array, Array, Array]:
-        own = self.design, self.objective, self.intercept, self.ridges[index]
-        return distances(*own, self.U[index], self.Z[index], here, G, self.target)
+        """Return `distances` of the problems at `index`."""
+        return distances(
+            self.design,
+            self.objective,
+            self.intercept,
+            self.ridges[index],
+            self.U[index],
+            self.Z[index],
+            here,
+            G,
+            self.target,
+        )
 
     def zero_where_minimal(self, found: NewtonMinimum) -> NewtonMinimum:
-        """U = 0 where the gradient there is no more than rounding: no relative bound can be met."""
-        at = replace(self, U=np.zeros_like(self.U), max_iter=0).minimum()
-        chosen = np.flatnonzero(~found.converged & (at.gradient_norm <= at.rounding))
-        for name in ("U", "Z", "gradient_norm", "rounding", "distance"):
-            getattr(found, name)[chosen] = getattr(at, name)[chosen]
-        found.converged[chosen] = True
-        there = found.evaluation.replace(chosen, at.evaluation.take(chosen))
-        return replace(found, evaluation=there)
+        """Return U = 0 where the gradient there is no more than rounding.
 
-    def descend(self, chosen: NDArray[np.int64]) -> None:
-        """Newton steps in place, each λ until its goal, its patience or its limit."""
-        U, Z = self.U, self.Z
-        first, previous = self.first[chosen], np.full(chosen.size, np.inf)
-        stalled = 0 * chosen
-        double = np.full(chosen.size, not self.design.single_is_quicker)  # of the inner solves
-        here = self.objective.evaluate(Z[chosen])
-        while True:
-            G, norm, goal = self.gradient(here, chosen)
-            first = np.where(np.isinf(first), norm, first)
-            self.tell(here, norm, chosen)
-            # So close, Newton's method is fast: if not, rounding holds it back, of the inner solve
-            # first (which then goes on in double precision), of the gradient itself in the end.
-            slow = (norm > 0.5 * previous) & (norm < 1e-3 * first)
-            stalled += slow & double
-            double |= slow
-            going = (norm > goal) & (stalled < _PATIENCE) & np.isfinite(norm)
-            going &= self.count[chosen] < self.limit[chosen]
-            previous = norm
-            if not going.all():
-                if not going.any():
-                    return
-                chosen, stalled, double = chosen[going], stalled[going], double[going]
-                first, G, norm, goal = first[going], G[going], norm[going], goal[going]
-                here, previous = here.take(going), norm
-            ridges = pulls_of(self.intercept, self.ridges[chosen])
-            if self.direct is not None:
-                D = self.direct(here, G)
-            else:
-                rest = np.minimum(_LOOSE, np.maximum(np.sqrt(norm / first), 0.5 * goal / norm))
-                given = self.design, self.objective, here, ridges, G
-                whole = solve_whole(*given)
-                D = directions(*given, rest, double) if whole is None else whole
-            own = self.design, self.objective, ridges, U[chosen], Z[chosen]
-            step, here, new = line_search(*own, here, G, D)
-            stuck = step == 0
-            stalled[stuck & (double | (self.direct is not None))] = _PATIENCE
-            double |= stuck
-            self.count[chosen] += 1
-            U[chosen] += step[:, None, None] * D
-            Z[chosen] = new
-            if self.keep is not None:
-                self.keep(U)
-
-    def gradient(self, here: Evaluation, index: NDArray[np.int64]) -> tuple[Array, Array, Array]:
-        """Gradients (L, r, d), their norms (L,), and those to reach (L,), less what rounding takes.
-
-        The certificate is asked for only where a gradient seems small enough.
+        No relative bound can be met there.
         """
-        ridges, U = self.ridges[index], self.U[index]
+        zero = replace(self, U=np.zeros_like(self.U), max_iter=0).minimum()
+        is_minimal = ~found.converged & (zero.gradient_norm <= zero.rounding)
+        chosen = np.flatnonzero(is_minimal)
+        wide = is_minimal[:, None, None]
+        return replace(
+            found,
+            U=np.where(wide, zero.U, found.U),
+            Z=np.where(wide, zero.Z, found.Z),
+            gradient_norm=np.where(is_minimal, zero.gradient_norm, found.gradient_norm),
+            rounding=np.where(is_minimal, zero.rounding, found.rounding),
+            distance=np.where(is_minimal, zero.distance, found.distance),
+            converged=found.converged | is_minimal,
+            evaluation=found.evaluation.replace(chosen, zero.evaluation.take(chosen)),
+        )
+
+    def descend(self, chosen: Labels) -> None:
+        """Take Newton steps in place, each problem until its goal, its patience or its limit."""
+        descent = _Descent(
+            index=chosen,
+            here=self.objective.evaluate(self.Z[chosen]),
+            first=self.first[chosen],
+            previous=np.full(chosen.size, np.inf),
+            n_stalled=np.zeros(chosen.size, np.int64),
+            double=np.full(chosen.size, not self.design.single_is_quicker),
+        )
+        while True:
+            G, norm, goal = self.gradient(descent.here, descent.index)
+            self.tell(descent.here, norm, descent.index)
+            descent.note_slow_steps(norm)
+            going = (norm > goal) & np.isfinite(norm)
+            going &= descent.n_stalled < MOST_SLOW_STEPS
+            going &= self.n_iter[descent.index] < self.limit[descent.index]
+            if not going.any():
+                return
+            descent = descent.take(going)
+            self.step(descent, G[going], norm[going], goal[going])
+            if self.keep is not None:
+                self.keep(self.U)
+
+    def step(self, descent: _Descent, G: Array, norm: Array, goal: Array) -> None:
+        """Take one Newton step of the problems of a descent."""
+        index = descent.index
+        D = self.direction(descent, G, norm, goal)
+        length, descent.here, Z = line_search(
+            self.design,
+            self.objective,
+            pulls_of(self.intercept, self.ridges[index]),
+            self.U[index],
+            self.Z[index],
+            descent.here,
+            G,
+            D,
+        )
+        descent.note_stuck(length == 0, self.direct is not None)
+        self.n_iter[index] += 1
+        self.U[index] += length[:, None, None] * D
+        self.Z[index] = Z
+
+    def direction(self, descent: _Descent, G: Array, norm: Array, goal: Array) -> Array:
+        """Return Newton directions (m, r, d): in closed form, whole, or by conjugate gradients."""
+        if self.direct is not None:
+            return self.direct(descent.here, G)
+        ridges = pulls_of(self.intercept, self.ridges[descent.index])
+        whole = solve_whole(self.design, self.objective, descent.here, ridges, G)
+        if whole is not None:
+            return whole
+        superlinear = np.sqrt(norm / descent.first)
+        reaching_goal = SHARE_OF_GOAL_LEFT * goal / norm
+        left = np.minimum(LOOSE_SOLVE, np.maximum(superlinear, reaching_goal))
+        return directions(
+            self.design, self.objective, descent.here, ridges, G, left, descent.double
+        )
+
+    def gradient(self, here: Evaluation, index: Labels) -> tuple[Array, Array, Array]:
+        """Return gradients (m, r, d), their norms (m,), and the norms to reach (m,).
+
+        Rounding is taken off the norms to reach. The certificate is asked for only where a gradient
+        seems small enough.
+        """
+        ridges = self.ridges[index]
+        U = self.U[index]
         G = self.design.back(here.residual) + by_feature(pulls_of(self.intercept, ridges)) * U
         norm = norms(G)
         goal = self.target * ridges * size_of(self.intercept, U)
         near = np.flatnonzero(norm <= goal)
         if near.size:
             part = here if near.size == len(norm) else here.take(near)
-            rounding, distance, enough = self.certificate(index[near], part, G[near])
-            if self.intercept is None:
-                goal[near] = np.maximum(goal[near] - rounding, 0.05 * rounding)
-            else:  # the distance is linear in the gradient, but for rounding
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    share = np.nan_to_num(enough / distance, nan=1.0)
-                short = np.maximum(share * (norm[near] + rounding) - rounding, 0.05 * rounding)
-                goal[near] = np.where(share >= 1, goal[near], short)
+            goal[near] = self.certified_goal(index[near], part, G[near], norm[near], goal[near])
         return G, norm, goal
 
-    def tell(self, here: Evaluation, norm: Array, index: NDArray[np.int64]) -> None:
+    def certified_goal(
+        self, index: Labels, here: Evaluation, G: Array, norm: Array, goal: Array
+    ) -> Array:
+        """Return the norms (m,) of gradients at which the distance is certified."""
+        rounding, distance, enough = self.certificate(index, here, G)
+        least = LEAST_GOAL * rounding
+        if self.intercept is None:
+            return np.maximum(goal - rounding, least)
+        # The distance is linear in the gradient, but for rounding.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.nan_to_num(enough / distance, nan=1.0)
+        shorter = np.maximum(share * (norm + rounding) - rounding, least)
+        return np.where(share >= 1, goal, shorter)
+
+    def tell(self, here: Evaluation, norm: Array, index: Labels) -> None:
         """Report the problem that is furthest from its minimum."""
-        size, ridges = size_of(self.intercept, self.U[index]), self.ridges[index]
+        size = size_of(self.intercept, self.U[index])
+        ridges = self.ridges[index]
         with np.errstate(divide="ignore"):
             distance = norm / (ridges * size)
         worst = int(distance.argmax())
-        total = float(here.value[worst]) + 0.5 * float(ridges[worst] * size[worst] ** 2)
+        penalty = 0.5 * float(ridges[worst] * size[worst] ** 2)
         self.design.watch.step(
-            int(self.count.max()),
+            int(self.n_iter.max()),
             int(self.limit.max()),
             float(distance[worst]),
             self.target,
-            total / self.design.n_samples,
+            (float(here.value[worst]) + penalty) / self.design.n_samples,
         )

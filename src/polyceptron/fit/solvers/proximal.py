@@ -27,7 +27,8 @@ from polyceptron.data.checks import Samples, Units
 from polyceptron.fit.solvers.erm_fit import ERMFit, fit_at, in_given_units
 from polyceptron.fit.solvers.intercept import size_of
 from polyceptron.fit.solvers.newton import distances
-from polyceptron.fit.solvers.objectives import EPS, Evaluation, LossObjective
+from polyceptron.fit.solvers.objectives import Evaluation, LossObjective
+from polyceptron.fit.solvers.rounding import EPS
 from polyceptron.numerics import Array
 from polyceptron.problem.losses import Loss
 from polyceptron.problem.penalties import Penalty
