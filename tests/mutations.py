@@ -49,7 +49,7 @@ MUTATIONS = [
     ),
     Mutation(
         "weights of samples in the curvature",
-        "fit/solvers/objectives.py",
+        "fit/solvers/softmax_objective.py",
         "            v *= self.share[..., None, :]\n",
         "            pass\n",
         f"{CHOICE}::test_weights_of_samples_are_repetitions",
@@ -451,7 +451,7 @@ MUTATIONS = [
     ),
     Mutation(
         "maximum likelihood: the mean of the softmax left in its curvature",
-        "fit/solvers/objectives.py",
+        "fit/solvers/softmax_objective.py",
         'v -= np.einsum("lhn,lhn->ln", self.weights, v)[:, None]',
         'v -= 0.0 * np.einsum("lhn,lhn->ln", self.weights, v)[:, None]',
         f"{LIKELIHOOD}::test_the_curvature_is_that_of_the_loss",

@@ -13,7 +13,7 @@ import scipy.sparse
 import polyceptron as pc
 from polyceptron.data.stored_designs import open_design
 from polyceptron.fit.erm import fit_erm
-from polyceptron.fit.solvers import newton
+from polyceptron.fit.solvers import newton_step
 from polyceptron.fit.solvers.rounding import sum_rounding
 from polyceptron.problem import Teacher
 from polyceptron.problem.losses import as_loss
@@ -90,7 +90,7 @@ def test_the_bound_holds_on_nearly_singular_problems(loss, monkeypatch):
         fits = [fit_erm(X, y, loss, ridge)]
         if loss == "cross-entropy":
             with monkeypatch.context() as patch:
-                patch.setattr(newton, "_WHOLE", 0)
+                patch.setattr(newton_step, "MOST_PRODUCTS_OF_A_WHOLE_HESSIAN", 0)
                 fits.append(fit_erm(X, y, loss, ridge))
         exact = minimiser(X, y, k, ridge, fits[0].weights, loss)
         for fit in fits:
@@ -311,7 +311,7 @@ def test_features_that_are_one_to_rounding_have_the_least_norm():
 )
 def test_next_to_no_ridge_on_separable_data_has_finite_weights(given, monkeypatch):
     """Single precision overflows on the way to a norm of ln(1/λ): that is no step, and no NaN."""
-    monkeypatch.setattr(newton, "_WHOLE", 0)  # by conjugate gradients
+    monkeypatch.setattr(newton_step, "MOST_PRODUCTS_OF_A_WHOLE_HESSIAN", 0)  # by conjugate gradients
     X, y, _ = Teacher(3).sample(50, 5, seed=0)
     fit = fit_erm(X, y, **{"ridge": 0.1, **given})
     assert np.isfinite(fit.weights).all()

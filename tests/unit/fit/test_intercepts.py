@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 import polyceptron as pc
 from polyceptron.data.stored_designs import FileDesign
-from polyceptron.fit.solvers import newton
+from polyceptron.fit.solvers import newton_step
 from polyceptron.problem import CrossEntropy
 
 
@@ -247,10 +247,10 @@ def test_what_cannot_be_fitted_is_said():
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
-@pytest.mark.parametrize("largest", [0, newton._WHOLE], ids=["gradients", "whole"])
+@pytest.mark.parametrize("largest", [0, newton_step.MOST_PRODUCTS_OF_A_WHOLE_HESSIAN], ids=["gradients", "whole"])
 def test_an_intercept_that_no_sample_feels_divides_by_nothing(largest, monkeypatch):
     """Far from the origin few digits are left, and every probability is 0 or 1 on the way."""
-    monkeypatch.setattr(newton, "_WHOLE", largest)
+    monkeypatch.setattr(newton_step, "MOST_PRODUCTS_OF_A_WHOLE_HESSIAN", largest)
     X, y = load_wine(return_X_y=True)
     with pytest.raises(pc.ComputationFailed, match="margin too small to resolve"):
         pc.fit_erm(X + 1e10, y, "cross-entropy", 0.0, intercept=True)

@@ -77,7 +77,7 @@ def test_a_loose_tolerance_is_certified_in_single_precision(dtype, monkeypatch):
 def test_it_is_the_minimiser_of_the_other_way_within_both_bounds(data, monkeypatch):
     ridges = [1e-3, 0.1, 3.0]
     fits = fit_erm_path(*data, "cross-entropy", ridges, tol=1e-6)
-    monkeypatch.setattr(many_classes, "MANY", K + 1)
+    monkeypatch.setattr(many_classes, "FEWEST_CLASSES", K + 1)
     for fit, ridge in zip(fits, ridges, strict=True):
         other = fit_erm(*data, "cross-entropy", ridge, tol=1e-6)
         assert fit.status == other.status == "ok"
@@ -133,12 +133,12 @@ def test_what_the_last_steps_showed_is_known_of_the_inverse_hessian():
     k, d = 3, 5
     vectors, B = np.linalg.qr(rng.standard_normal((d, d)))[0], rng.standard_normal((k * d, k * d))
     inverse = many_classes._Inverse(vectors, rng.uniform(0.5, 2, (k, d)), [])
-    for _ in range(many_classes._PAIRS + 3):
+    for _ in range(many_classes.STEPS_REMEMBERED + 3):
         s = rng.standard_normal((1, k, d))
         t = ((B @ B.T + np.eye(k * d)) @ s.ravel()).reshape(s.shape)
         inverse.learn(s, t)
         np.testing.assert_allclose(inverse(t), s, atol=1e-4)
-    assert len(inverse.pairs) == many_classes._PAIRS
+    assert len(inverse.pairs) == many_classes.STEPS_REMEMBERED
     u, v = rng.standard_normal((2, 1, k, d))
     assert np.vdot(u, inverse(v)) == pytest.approx(np.vdot(v, inverse(u)), rel=1e-4)
     assert np.vdot(u, inverse(u)) > 0
