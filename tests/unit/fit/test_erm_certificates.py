@@ -311,7 +311,7 @@ def test_features_that_are_one_to_rounding_have_the_least_norm():
 )
 def test_next_to_no_ridge_on_separable_data_has_finite_weights(given, monkeypatch):
     """Single precision overflows on the way to a norm of ln(1/λ): that is no step, and no NaN."""
-    monkeypatch.setattr(newton_step, "MOST_PRODUCTS_OF_A_WHOLE_HESSIAN", 0)  # by conjugate gradients
+    monkeypatch.setattr(newton_step, "MOST_PRODUCTS_OF_A_WHOLE_HESSIAN", 0)
     X, y, _ = Teacher(3).sample(50, 5, seed=0)
     fit = fit_erm(X, y, **{"ridge": 0.1, **given})
     assert np.isfinite(fit.weights).all()

@@ -247,7 +247,9 @@ def test_what_cannot_be_fitted_is_said():
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
-@pytest.mark.parametrize("largest", [0, newton_step.MOST_PRODUCTS_OF_A_WHOLE_HESSIAN], ids=["gradients", "whole"])
+@pytest.mark.parametrize(
+    "largest", [0, newton_step.MOST_PRODUCTS_OF_A_WHOLE_HESSIAN], ids=["gradients", "whole"]
+)
 def test_an_intercept_that_no_sample_feels_divides_by_nothing(largest, monkeypatch):
     """Far from the origin few digits are left, and every probability is 0 or 1 on the way."""
     monkeypatch.setattr(newton_step, "MOST_PRODUCTS_OF_A_WHOLE_HESSIAN", largest)
