@@ -1,7 +1,7 @@
 """Four estimators on one problem.
 
-Three classes, Gaussian teacher. Cross-entropy at its best ridge can hardly be told from the
-Bayes-optimal error; the square loss at its best ridge stays behind, and max-margin lies between.
+Three classes, Gaussian teacher. Cross-entropy at its best ridge is almost as good as the
+Bayes-optimal student. Max-margin is worse, and the square loss at its best ridge is worst.
 """
 
 import polyceptron as pc

@@ -1,7 +1,7 @@
 """A first-order transition.
 
-Three classes, weights ±1. Between α_IT and α_algo perfect learning is possible, but message passing
-stays on the branch of partial learning (dashed); dotted is the barrier between the two.
+Three classes, weights ±1. Between α_IT and α_algo perfect learning is possible, but message
+passing stays at a positive error (dashed). The dotted line is the barrier between the two.
 """
 
 import polyceptron as pc

@@ -1,7 +1,7 @@
 """Message passing follows state evolution.
 
-One instance with d = 1000 (symbols) and the iteration of one scalar that describes it in the limit
-of large d (line).
+A single instance with d = 1000 (symbols), and the iteration of one scalar that describes it for
+large d (line).
 """
 
 from matplotlib.figure import Figure

@@ -1,7 +1,7 @@
 """Double descent of the square loss.
 
-Without a ridge the error of the square loss rises to that of a guess at α = 1, where the data can
-just be interpolated, and falls again. The best ridge, the same at every α, removes the peak.
+Without a ridge the error rises to that of a random guess at α = 1, where the samples just
+determine the weights, and falls again. The best ridge, the same at every α, removes the peak.
 """
 
 import polyceptron as pc

@@ -1,7 +1,7 @@
-"""Margins of training samples and of fresh ones.
+"""Margins of training samples and of fresh samples.
 
-Cross-entropy, three classes. Training pulls the margins of its own samples (solid) away from those
-of fresh samples (dashed); the area left of zero is the error.
+Cross-entropy, three classes. Training makes the margins of its own samples (solid) larger than
+those of fresh samples (dashed). The area left of zero is the error.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
-"""Fitted classifiers land on the theory.
+"""Fits on the theoretical curve.
 
-Logistic regression (cross-entropy, λ = 0.1) fitted to six instances with d = 200 at each α
-(symbols, with standard errors), beside the theory for infinite d (line).
+Logistic regression (cross-entropy, λ = 0.1), fitted to six instances with d = 200 at each α
+(symbols with standard errors), and the theory for infinite d (line).
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
-"""A data set beside the idealisation.
+"""A data set and its idealisation.
 
 Breast-cancer diagnoses: the measured error of logistic regression, and the theory for Gaussian
-inputs of the same k, d and n. The distance says how far the data are from that idealisation.
+features with the same k, d and n. Their distance shows how far the data are from Gaussian.
 """
 
 from sklearn.datasets import load_breast_cancer

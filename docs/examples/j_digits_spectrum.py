@@ -1,8 +1,8 @@
 """Handwritten digits with their own spectrum.
 
-The measured error of a ridge classifier, the theory for Gaussian inputs with the digits' own
-covariance, and a power law through the measured points. Digits come in clusters, which no Gaussian
-teacher has: the theory errs several times as often, and says so.
+The measured error of a ridge classifier, the theory for Gaussian features with the covariance of
+the digits, and a forecast. Digits form clusters, which a Gaussian teacher does not have: the
+theory predicts several times the measured error.
 """
 
 import textwrap

@@ -138,8 +138,8 @@ def check_tutorials_are_pages_and_notebooks(site: Path) -> None:
     assert len(scripts) == 4
     pages = (DOCS / "estimators.md").read_text(encoding="utf-8")
     for name in ESTIMATORS.names:  # one page may be of several
-        (page,) = re.findall(rf"\[[^]]*\b{name}\b[^]]*\]\(gallery/([\w-]+)\.md\)", pages)
-        assert (site / "gallery" / f"{page}.html").exists(), f"no page of the estimator {name}"
+        (page,) = re.findall(rf"\[(?:[^]]*[, ])?{name}\b(?!-)[^]]*\]\(([\w/-]+)\.md\)", pages)
+        assert (site / f"{page}.html").exists(), f"no page of the estimator {name}"
     for script in scripts:
         page = (site / "gallery" / f"{script.stem}.html").read_text(encoding="utf-8")
         assert page.count("<img") >= 1, script
