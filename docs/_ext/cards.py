@@ -45,7 +45,7 @@ class Card(SphinxDirective):
         if "picture" in self.options:
             lines += [f"```{{image}} {self.options['picture']}"]
             lines += [f":alt: {self.options.get('alt', title)}"]
-            if link is not None:
+            if link is not None and link != self.options["picture"]:
                 lines.append(f':target: "{link}"')
             lines += ["```", ""]
         heading = title

@@ -175,8 +175,26 @@ def check_formulas_in_the_browser(site: Path) -> None:
             assert written == drawn > 2, name
             assert faults == 0, name
         assert formulas(page, wrong)[2] > 0, "an unknown word would not be seen"
+        check_code_is_copied_and_fits(page, site / "start.html")
         browser.close()
     assert all(address.startswith("file:") for address in elsewhere)
+
+
+def check_code_is_copied_and_fits(page: Any, path: Path) -> None:
+    """A click copies a block as it stands, and at 1280 pixels no block is wider than the page."""
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(path.as_uri())
+    block = page.locator("div.highlight").first
+    block.hover()
+    block.locator("button.copy").click()
+    page.evaluate("document.body.append(document.createElement('textarea'))")
+    page.locator("textarea").focus()
+    page.keyboard.press("Control+V")
+    assert (
+        page.locator("textarea").input_value().strip() == block.locator("pre").inner_text().strip()
+    )
+    widths = "blocks => blocks.map(block => block.scrollWidth - block.clientWidth)"
+    assert max(page.locator("article pre").evaluate_all(widths)) <= 0
 
 
 def formulas(page: Any, path: Path) -> tuple[int, int, int]:
