@@ -159,7 +159,7 @@ def light(monkeypatch, tmp_path):
         ("questions.plan", "plan"),
         ("report.figures.making", "make_figures"),
         ("report.explorer.server", "serve"),
-        ("report.verify", "verify"),
+        ("report.verify.run", "verify"),
     ):
         for name in names:  # by module: some packages hold functions of their modules' names
             monkeypatch.setattr(import_module(f"polyceptron.{module}"), name, stop)

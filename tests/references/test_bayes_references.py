@@ -7,7 +7,7 @@ from tests.references.known_values import ARGMAX_OF_TWO, PERCEPTRON, binary_tran
 
 import polyceptron as pc
 from polyceptron.problem import Teacher
-from polyceptron.report.verify import BAYES, THRESHOLD_DIGITS, THRESHOLDS
+from polyceptron.report.verify.known_values import BAYES, THRESHOLD_DIGITS, THRESHOLDS
 from polyceptron.theory.bayes.fixed_points import fixed_points
 from polyceptron.theory.bayes.transitions import transitions
 

@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import polyceptron as pc
-from polyceptron.report.verify import ERM_ERRORS
+from polyceptron.report.verify.known_values import ERM_ERRORS
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 

@@ -9,7 +9,7 @@ from scipy.special import expit
 
 import polyceptron as pc
 from polyceptron.problem.channels import as_channel
-from polyceptron.report.verify import LABELS_OF_CHANCE, SEPARABLE
+from polyceptron.report.verify.known_values import LABELS_OF_CHANCE, SEPARABLE
 from polyceptron.sides.fields.information import few_moments
 
 pytestmark = pytest.mark.slow

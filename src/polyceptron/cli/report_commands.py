@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from polyceptron.lab.spec import SweepSpec
-    from polyceptron.report.verify import Check
+    from polyceptron.report.verify.check import Check
     from polyceptron.store import Store
 
 
@@ -438,7 +438,7 @@ def verify(
     import sklearn
 
     from polyceptron.lab.tasks import environment
-    from polyceptron.report.verify import verify as run
+    from polyceptron.report.verify.run import verify as run
 
     begin = time.perf_counter()
     checks = []

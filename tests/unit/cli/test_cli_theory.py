@@ -14,7 +14,7 @@ from tests.references.known_values import PERCEPTRON
 from polyceptron.cli import main
 from polyceptron.problem import BayesOptimal, Teacher
 from polyceptron.questions.curve_rows import curve_rows
-from polyceptron.report.verify import BAYES
+from polyceptron.report.verify.known_values import BAYES
 
 
 def run(*arguments):

@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from polyceptron.cli import app
-from polyceptron.report import verify as package
-from polyceptron.report.verify import Check, sampled_check
+from polyceptron.report.verify import equal_classes, simulations
+from polyceptron.report.verify import run as package
+from polyceptron.report.verify.check import Check, printed_check, sampled_check
 
 pytestmark = pytest.mark.slow
 
@@ -29,8 +30,10 @@ def test_everything_holds_on_this_machine(monkeypatch):
     for name in IN_PART:
         group = package.GROUPS[name]
         monkeypatch.setitem(package.GROUPS, name, lambda full, group=group: islice(group(full), 1))
-    runs = package.trace_rows
-    monkeypatch.setattr(package, "trace_rows", lambda *a, **more: runs(*a, **more | {"runs": 4}))
+    runs = simulations.trace_rows
+    monkeypatch.setattr(
+        simulations, "trace_rows", lambda *a, **more: runs(*a, **more | {"runs": 4})
+    )
     result = invoke(app, ["verify", "--json"])
     rows = json.loads(result.stdout)
     assert [row["check"] for row in rows if row["verdict"] == "off"] == []
@@ -48,14 +51,14 @@ def test_everything_holds_on_this_machine(monkeypatch):
 
 def test_a_wrong_number_is_off_and_the_exit_code_is_one(monkeypatch):
     """The same check as in the table, with a teacher's threshold moved by a hundredth."""
-    original = package.transitions
+    original = equal_classes.transitions
 
     def moved(teacher):
         found = original(teacher)
         return type(found)(**{**found.as_dict(), "alpha_it": found.alpha_it + 0.01})
 
-    quick(monkeypatch, thresholds=package.thresholds)
-    monkeypatch.setattr(package, "transitions", moved)
+    quick(monkeypatch, thresholds=equal_classes.thresholds)
+    monkeypatch.setattr(equal_classes, "transitions", moved)
     result = invoke(app, ["verify", "--json"])
     rows = json.loads(result.stdout)
     assert result.exit_code == 1
@@ -92,9 +95,9 @@ def test_verdicts():
 
 
 def test_a_printed_number_is_held_to_its_digits_and_decides_nothing():
-    assert package.printed_check("a", 2.454, "2.45").verdict == "ok"
-    assert package.printed_check("a", 2.456, "2.45").verdict == "differs"
-    assert package.printed_check("a", math.nan, "2.45").verdict == "off"
+    assert printed_check("a", 2.454, "2.45").verdict == "ok"
+    assert printed_check("a", 2.456, "2.45").verdict == "differs"
+    assert printed_check("a", math.nan, "2.45").verdict == "off"
 
 
 def test_each_check_is_given_as_it_ends(monkeypatch):
