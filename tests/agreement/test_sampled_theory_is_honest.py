@@ -11,7 +11,8 @@ from polyceptron.problem.order import ScalarOrder
 from polyceptron.rows import Status
 from polyceptron.sides.fields.integrand import PosteriorScore
 from polyceptron.sides.fields.points import Points
-from polyceptron.sides.weights.side import effort, row_entropy, row_rule
+from polyceptron.sides.weights.row_differences import row_entropy
+from polyceptron.sides.weights.row_rule import effort, row_rule
 from polyceptron.theory.bayes.channel_table import channel_table
 from polyceptron.theory.bayes.fixed_points import fixed_points
 from polyceptron.theory.bayes.solution_curve import curve_of

@@ -20,7 +20,7 @@ from polyceptron.problem import (
 )
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.sides.fields.information import few_moments, many_excess
-from polyceptron.sides.weights.side import row_entropy
+from polyceptron.sides.weights.row_differences import row_entropy
 from polyceptron.theory.bayes.channel_table import channel_table
 from polyceptron.theory.bayes.fixed_points import fixed_points
 from polyceptron.theory.bayes.solution_curve import curve_of, solution_curve

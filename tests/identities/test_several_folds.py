@@ -18,7 +18,7 @@ from polyceptron import Perceptron, Teacher
 from polyceptron.questions.landscape import landscape
 from polyceptron.questions.plan import plan
 from polyceptron.rows import Status
-from polyceptron.sides.weights import side
+from polyceptron.sides.weights import panel_rows, side
 from polyceptron.theory.bayes import fixed_points as fixed_points_module
 from polyceptron.theory.bayes.fixed_points import fixed_points
 from polyceptron.theory.bayes.solution_curve import SolutionCurve, curve_of
@@ -175,8 +175,9 @@ def test_an_overlooked_scale_is_noticed(monkeypatch) -> None:
     """Told a spacing of rows that is too wide, the curve ends early and says so."""
     teacher = Teacher(2, prior((-1, 0, 1.13), (0.3, 0.4, 0.3)))
     true_spacing = side.row_spacing(teacher)
-    monkeypatch.setattr(side, "row_spacing", lambda _: 7 * true_spacing)
-    side._row_table.cache_clear()
+    for module in (panel_rows, side):
+        monkeypatch.setattr(module, "row_spacing", lambda _: 7 * true_spacing)
+    panel_rows.row_table.cache_clear()
     try:
         curve = SolutionCurve(teacher, 0, np.inf)
         assert curve.problem
@@ -184,7 +185,7 @@ def test_an_overlooked_scale_is_noticed(monkeypatch) -> None:
         monkeypatch.setattr(fixed_points_module, "curve_of", lambda *_: curve)
         assert all(p.status is Status.INCONSISTENT for p in fixed_points(teacher, 3.0))
     finally:
-        side._row_table.cache_clear()
+        panel_rows.row_table.cache_clear()
 
 
 def test_jumps_in_the_wrong_order_are_noticed() -> None:

@@ -30,7 +30,7 @@ from polyceptron.problem.populations import AnyTeacher, check_population, check_
 from polyceptron.problem.specs import as_erm
 from polyceptron.sides.generalisation import error_on_labels
 from polyceptron.sides.scalar import WeightsSide, erm_sides
-from polyceptron.sides.weights.side import effort
+from polyceptron.sides.weights.row_rule import effort
 from polyceptron.theory.bayes.solution_curve import SolutionCurve, curve_of
 from polyceptron.theory.erm.unequal_classes import population_rounds
 from polyceptron.theory.separability import loss_at_ridge

@@ -12,7 +12,7 @@ from polyceptron.numerics.estimate import estimate_from_replicates
 from polyceptron.problem import Teacher, as_prior, finite_prior
 from polyceptron.sides.weights.finite_rows import finite_row_variance
 from polyceptron.sides.weights.point_rows import point_variance
-from polyceptron.sides.weights.side import row_entropy
+from polyceptron.sides.weights.row_differences import row_entropy
 from polyceptron.sides.weights.sign_table import (
     fitted,
     is_sign,

@@ -12,7 +12,8 @@ import polyceptron as pc
 from polyceptron.problem import Conjugates, MaxMargin, Penalty, Ridge, ScalarOrder, Spectrum
 from polyceptron.problem.spectrum import isotropic
 from polyceptron.sides.scalar import erm_sides
-from polyceptron.sides.weights.side import PriorSide, row_rule
+from polyceptron.sides.weights.row_rule import row_rule
+from polyceptron.sides.weights.side import PriorSide
 from polyceptron.theory.bayes.solution_curve import curve_of
 from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.equations import RidgeEquations, equations

@@ -27,8 +27,10 @@ from polyceptron.sides.weights.few_classes import (
 from polyceptron.sides.weights.field_table import FieldTable, single_variance
 from polyceptron.sides.weights.finite_rows import finite_row_variance
 from polyceptron.sides.weights.point_rows import point_error, point_variance
+from polyceptron.sides.weights.row_differences import row_entropy
+from polyceptron.sides.weights.row_rule import row_rule
 from polyceptron.sides.weights.sampled_rows import sampled_shift_variance
-from polyceptron.sides.weights.side import PriorSide, row_entropy, row_rule
+from polyceptron.sides.weights.side import PriorSide
 
 pytestmark = pytest.mark.slow
 

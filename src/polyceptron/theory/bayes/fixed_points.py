@@ -30,7 +30,7 @@ from polyceptron.numerics import AnyArray, with_one_blas_thread
 from polyceptron.problem.order import PaperMatrices
 from polyceptron.problem.populations import AnyTeacher, check_teacher
 from polyceptron.rows import BRANCHES, Status, kind_of, make_row
-from polyceptron.sides.weights.side import effort
+from polyceptron.sides.weights.row_rule import effort
 from polyceptron.theory.bayes.solution_curve import Branch, CurvePoints, SolutionCurve, curve_of
 
 

@@ -51,7 +51,9 @@ from polyceptron.numerics.estimate import estimate_from_replicates
 from polyceptron.problem.populations import AnyTeacher, check_teacher
 from polyceptron.progress import steps
 from polyceptron.sides.generalisation import angle, error_from_angle, error_on_labels
-from polyceptron.sides.weights.side import Index, PriorSide, effort
+from polyceptron.sides.weights.panel_rows import Index
+from polyceptron.sides.weights.row_rule import effort
+from polyceptron.sides.weights.side import PriorSide
 from polyceptron.theory.bayes.channel_table import channel_table
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from polyceptron.numerics import with_one_blas_thread
 from polyceptron.problem.populations import AnyTeacher, check_teacher
 from polyceptron.progress import steps
 from polyceptron.rows import Status
-from polyceptron.sides.weights.side import effort
+from polyceptron.sides.weights.row_rule import effort
 from polyceptron.theory.bayes import solution_curve
 from polyceptron.theory.bayes.solution_curve import Branch, CurvePoints, SolutionCurve
 
