@@ -9,10 +9,13 @@ predicted along the ridges in `ridge_search`.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 from sklearn.utils.class_weight import compute_class_weight
@@ -30,6 +33,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.fit import linear_classifier as linear
 from polyceptron.fit import ridge_search as ridge_choice
 from polyceptron.fit.erm import fit_erm
+from polyceptron.fit.feature_reasons import CONSTANT
 from polyceptron.fit.feature_tests import UNDETERMINED, Fitted, feature_frame
 from polyceptron.fit.held_out import (
     HeldOutLabels,
@@ -48,7 +52,6 @@ from polyceptron.problem.losses.checks import class_coordinates
 from polyceptron.rows import Status
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
 STANDS_FOR_NO_RIDGE = 1e-9  # where samples are held out: a path of ridges takes logarithms
@@ -530,7 +533,13 @@ class ERMClassifier(linear.LinearClassifier):
             )
 
     def feature_tests(
-        self, X: Any, y: Any, sample_weight: Any = None, *, precision: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        precision: Any = None,
+        joint: Mapping[str, Sequence[int | str]] = MappingProxyType({}),
     ) -> pd.DataFrame:
         """Test of each feature: does the label depend on it, given all others?
 
@@ -544,15 +553,21 @@ class ERMClassifier(linear.LinearClassifier):
         precision : array_like (d, d), default=None
             Inverse covariance of the features, if it is known. Without it more samples are needed
             than features, 20 at least.
+        joint : mapping of str to list, default={}
+            Names, and the columns (their numbers or names) that are one test together, such as
+            the one-hot code of a categorical feature. Needs no `precision`.
 
         Returns
         -------
         DataFrame
             A row a feature: debiased `weight_c` and `standard_error_c` of each class c against the
-            mean of all (of two classes: of the second against the first), `statistic` (χ² of k − 1
-            degrees if the feature does not matter), `p_value`, and `q_value` (Benjamini and
-            Hochberg: the share of false ones among all that are called up to here). NaN for
-            features that are constant or determined by others.
+            mean of all (of two classes: of the second against the first), `degrees_of_freedom`,
+            `reason`, `statistic` (χ² of k − 1 degrees if the feature does not matter), `p_value`,
+            and `q_value` (Benjamini and Hochberg: the share of false ones among all that are called
+            up to here). In place of the columns of a joint test, a row of (levels − 1)(k − 1)
+            degrees without weights. Features that are constant or determined by others have NaN;
+            `reason` says why, and which features are copies, of which a large p-value of both
+            says that one is enough.
 
         Examples
         --------
@@ -577,7 +592,11 @@ class ERMClassifier(linear.LinearClassifier):
         shown = self.classes_
         if shown.size == 2:
             shown = shown[1:]
-        return feature_frame(fitted, inverse, names[varying], shown, scale).reindex(names)
+        members = column_indices(joint, names)
+        kept = np.cumsum(varying) - 1  # the place of each column among those that vary
+        inside = {name: kept[own[varying[own]]] for name, own in members.items()}
+        table = feature_frame(fitted, inverse, names[varying], shown, scale, inside)
+        return with_constant_features(table, names, members)
 
     def _scaled_fit(self, problem: _FitProblem) -> tuple[Fitted, Array]:
         """Return the fit in features that all vary by 1, and their scales (d,)."""
@@ -747,6 +766,51 @@ class ERMClassifier(linear.LinearClassifier):
         scaling = self._scaling
         scale = np.where(scaling.varying, scaling.scale, 1.0)
         return fitted_pipeline(scaling.shift, scale, coef, base, self.classes_, self.C_)
+
+
+def column_indices(
+    joint: Mapping[str, Sequence[int | str]], names: NDArray[Any]
+) -> dict[str, NDArray[np.int64]]:
+    """Return the numbers of the columns of each joint test, or raise an error message."""
+    places = {str(name): place for place, name in enumerate(names)}
+    places |= {str(place): place for place in range(names.size)}
+    indices: dict[str, NDArray[np.int64]] = {}
+    used: set[int] = set()
+    for group, columns in joint.items():
+        unknown = [column for column in columns if str(column) not in places]
+        if unknown or not len(columns):
+            raise InvalidInput(f"joint test {group!r} needs columns of X, got {list(columns)}")
+        own = np.array([places[str(column)] for column in columns])
+        if used & set(own.tolist()) or len(set(own.tolist())) < own.size:
+            raise InvalidInput(f"joint test {group!r} has a column that is in a test already")
+        used |= set(own.tolist())
+        indices[group] = own
+    return indices
+
+
+def with_constant_features(
+    table: pd.DataFrame, names: NDArray[Any], members: dict[str, NDArray[np.int64]]
+) -> pd.DataFrame:
+    """Return the table with a row for each feature that is constant, in the order of the columns.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Rows of features that vary, and of joint tests.
+    names : (d,)
+        Of all features.
+    members : dict of str to (m,)
+        Columns of each joint test.
+    """
+    shown = names.astype(object)
+    for group, own in members.items():
+        shown[own] = group
+    whole = table.reindex(pd.unique(shown))
+    whole.index.name = table.index.name
+    constant = whole["reason"].isna()
+    whole.loc[constant, "reason"] = CONSTANT
+    whole["degrees_of_freedom"] = whole["degrees_of_freedom"].fillna(0).astype(int)
+    return whole
 
 
 def check_precision(precision: ArrayLike, d: int) -> Array:

@@ -26,6 +26,8 @@ removes the pull of the ridge; without a ridge w̃ = ŵ. Where n/d is not large 
 the true weight, the same for all features, plus this noise.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +39,7 @@ from numpy.typing import NDArray
 from polyceptron.checks import difference_basis
 from polyceptron.data.checks import Labels
 from polyceptron.errors import InvalidInput
+from polyceptron.fit.feature_reasons import DETERMINED, reasons
 from polyceptron.fit.ridge_search import leverages
 from polyceptron.fit.solvers.newton_step import whole_hessian
 from polyceptron.numerics import Array
@@ -148,18 +151,124 @@ def feature_statistics(fit: Fitted, precision: Array | None = None) -> tuple[Arr
 
 
 def feature_frame(
-    fit: Fitted, precision: Array | None, names: NDArray[Any], labels: NDArray[Any], scale: Array
+    fit: Fitted,
+    precision: Array | None,
+    names: NDArray[Any],
+    labels: NDArray[Any],
+    scale: Array,
+    joint: Mapping[str, Labels] = MappingProxyType({}),
 ) -> pd.DataFrame:
-    """A row for each feature, in units in which it is `scale` (d,) times as large."""
+    """Return a row for each feature, in units in which it is `scale` (d,) times as large.
+
+    Parameters
+    ----------
+    fit : Fitted
+    precision : (d, d), optional
+        That of the scaled features.
+    names : (d,)
+        Of the features.
+    labels : (c,)
+        Of the contrasts of the classes.
+    scale : (d,)
+    joint : mapping of str to (m,)
+        Names and indices of features that are tested jointly, in a row of their own.
+
+    Returns
+    -------
+    DataFrame
+        Columns weight_c and standard_error_c of each label c, degrees_of_freedom, reason,
+        statistic, p_value, q_value.
+    """
     weights, errors, statistic = feature_statistics(fit, precision)
-    table: dict[str, Array] = {}
+    columns: dict[str, Array] = {}
     for label, weight, error in zip(labels, weights.T, errors.T, strict=True):
-        table |= {f"weight_{label}": weight / scale, f"standard_error_{label}": error / scale}
-    chance = scipy.stats.chi2.sf(statistic, fit.W.shape[1] - 1)
-    rate, seen = chance.copy(), np.isfinite(chance)
-    rate[seen] = scipy.stats.false_discovery_control(chance[seen])
-    table |= {"statistic": statistic, "p_value": chance, "q_value": rate}
-    return pd.DataFrame(table, index=pd.Index(names, name="feature"))
+        columns[f"weight_{label}"] = weight / scale
+        columns[f"standard_error_{label}"] = error / scale
+    n_contrasts = fit.W.shape[1] - 1
+    table = pd.DataFrame(columns, index=pd.Index(names, name="feature"))
+    table["degrees_of_freedom"] = np.where(np.isfinite(statistic), n_contrasts, 0)
+    table["reason"] = reasons(fit.X, names, np.isfinite(statistic))
+    table["statistic"] = statistic
+    for name, members in joint.items():
+        table = _with_joint_row(table, fit, name, members, names)
+    chance = scipy.stats.chi2.sf(table["statistic"], table["degrees_of_freedom"])
+    table["p_value"] = chance
+    rate = chance.copy()
+    tested = np.isfinite(chance)
+    rate[tested] = scipy.stats.false_discovery_control(chance[tested])
+    table["q_value"] = rate
+    return table
+
+
+def _with_joint_row(
+    table: pd.DataFrame, fit: Fitted, name: str, members: Labels, names: NDArray[Any]
+) -> pd.DataFrame:
+    """Return the table with one row for the members, in the place of the first one's row."""
+    statistic, degrees = joint_statistic(fit, members)
+    row = table.iloc[[0]].copy()
+    row.index = pd.Index([name], name=table.index.name)
+    row.loc[:, [column for column in table if column.startswith(("weight_", "standard_"))]] = np.nan
+    row["degrees_of_freedom"] = degrees
+    row["statistic"] = statistic
+    row["reason"] = ""
+    if degrees == 0:
+        row["reason"] = DETERMINED
+    place = int(table.index.get_indexer([names[members.min()]])[0])
+    others = table.index.difference(names[members], sort=False)
+    before = table.iloc[:place].index.intersection(others, sort=False)
+    after = table.iloc[place:].index.intersection(others, sort=False)
+    return pd.concat([table.loc[before], row, table.loc[after]]).rename_axis(table.index.name)
+
+
+def joint_statistic(fit: Fitted, members: Labels) -> tuple[float, int]:
+    """Return χ² of several features together, and its degrees of freedom m(k − 1).
+
+    Let E (n, m) be what the other features do not explain of these, and G those slopes g⁻ of the
+    fit without them that the other features do not explain. Under independence Wilks' Λ is
+
+        Λ = det(1 − (GᵀG)⁻¹ GᵀE (EᵀE)⁻¹ EᵀG),    −(f − (m + r + 1)/2) ln Λ ~ χ² of m·r
+
+    up to 1/f², f the number of samples less the rank of the other features (Bartlett). m is the
+    rank of E: of a full one-hot code the number of levels less 1. For m = 1 it is the test of one
+    feature.
+
+    Parameters
+    ----------
+    fit : Fitted
+    members : (m',)
+        Indices of the features.
+    """
+    rows = fit.rows
+    pull = fit.pull
+    start = (fit.W @ fit.basis).T
+    common = fit.offset
+    if fit.intercept:
+        pull = np.append(pull, 0.0)
+        start = np.hstack([start, (fit.offset @ fit.basis)[:, None]])
+        common = fit.offset - fit.basis @ (fit.basis.T @ fit.offset)
+    slopes = _refitted(fit, rows, pull, start, members, common)
+    others = np.delete(rows, members, axis=1)
+    left, values, _ = np.linalg.svd(others, full_matrices=False)
+    left = left[:, values > _FLAT * values[0]]
+    free = float(fit.counts.sum()) - left.shape[1]
+    tested = rows[:, members]
+    unexplained = tested - left @ (left.T @ tested)
+    directions, sizes, _ = np.linalg.svd(unexplained, full_matrices=False)
+    directions = directions[:, sizes > _FLAT * np.linalg.norm(tested)]
+    m = directions.shape[1]
+    r = slopes.shape[1]
+    if m == 0:
+        return float("nan"), 0
+    if free - (m + r + 1) / 2 <= SPARE / 2:
+        raise InvalidInput(
+            f"{fit.counts.sum():g} samples are too few to test {m} columns jointly, given "
+            f"{others.shape[1]} others"
+        )
+    slopes = slopes - left @ (left.T @ slopes)
+    orthonormal, _ = np.linalg.qr(slopes)
+    correlations = np.linalg.svd(orthonormal.T @ directions, compute_uv=False)
+    log_lambda = float(np.log1p(-(np.minimum(correlations, 1 - 1e-15) ** 2)).sum())
+    return -(free - (m + r + 1) / 2) * log_lambda, m * r
 
 
 def _chi_square(g: Array, parts: _Residuals, j: int) -> float:
@@ -207,9 +316,13 @@ def _without(fit: Fitted, rows: Array, pull: Array, K: Array, chosen: Labels) ->
     return g
 
 
-def _refitted(fit: Fitted, rows: Array, pull: Array, v: Array, j: int, common: Array) -> Array:
-    """√counts·g⁻ (n, r) without feature j, by Newton steps down from v (r, size)."""
-    rows, pull, v = np.delete(rows, j, 1), np.delete(pull, j), np.delete(v, j, 1)
+def _refitted(
+    fit: Fitted, rows: Array, pull: Array, v: Array, left_out: int | Labels, common: Array
+) -> Array:
+    """Return √counts·g⁻ (n, r) without some features, by Newton steps down from v (r, size)."""
+    rows = np.delete(rows, left_out, axis=1)
+    pull = np.delete(pull, left_out)
+    v = np.delete(v, left_out, axis=1)
     weights = fit.counts * fit.factors
 
     def at(v: Array) -> tuple[Array, float]:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 from scipy.special import ndtri, softmax
 
 from polyceptron.checks import difference_basis
@@ -24,10 +25,14 @@ from polyceptron.problem.channels import Channel
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.populations import AnyTeacher, Population
 from polyceptron.problem.specs import Probabilities, as_erm
-from polyceptron.questions.calibration import calibration
+from polyceptron.questions.calibration import (
+    LARGEST_LOG_TEMPERATURE,
+    TEMPERATURE_TOLERANCE,
+    calibration,
+)
 from polyceptron.rows import Status
 from polyceptron.sides.fields_law import FieldsDistribution, with_some_variance
-from polyceptron.sides.fresh_scores import chances_given_fields
+from polyceptron.sides.fresh_scores import chances_given_fields, fresh_fields, mean_scores
 from polyceptron.sides.generalisation import error_on_labels, error_slope
 from polyceptron.sides.leading_nodes import drawn_chances
 from polyceptron.students import Student
@@ -95,7 +100,7 @@ def solved_equal_classes(teacher: AnyTeacher, student: Student, alpha: float) ->
         if known.has_scale:
             probabilities = student.probabilities(teacher, order)
         if probabilities is None:
-            probabilities = _softmax_of_best_temperature(teacher, student, alpha)
+            probabilities = _softmax_of_best_temperature(channel, k, order)
     moved_tau = replace(order, tau=order.tau * math.exp(STEP_OF_LOG_OVERLAP))
     moved_q = replace(order, q=order.q * math.exp(STEP_OF_LOG_OVERLAP))
     steps = width_of_log_tau / STEP_OF_LOG_OVERLAP
@@ -117,14 +122,24 @@ def _order_without_data(order: ScalarOrder) -> ScalarOrder:
     return ScalarOrder(tau=FIELDS_WITHOUT_DATA, q=FIELDS_WITHOUT_DATA**2, V=order.V)
 
 
-def _softmax_of_best_temperature(
-    population: Population, student: Student, alpha: float
-) -> Probabilities:
-    """Return the softmax of fields over the temperature of the least test loss."""
-    temperature = 1.0
-    if alpha > 0:
-        temperature = calibration(population, student.spec, alpha).temperature
-    return partial(_cooled_softmax, temperature=temperature)
+def _softmax_of_best_temperature(channel: Channel, k: int, order: ScalarOrder) -> Probabilities:
+    """Return the softmax of fields over the temperature of the least test loss.
+
+    It is the temperature of `questions.calibration`, without the reliability diagram.
+    """
+    nodes = fresh_fields(channel, k, order)
+
+    def test_loss(log_temperature: float) -> float:
+        temperature = math.exp(log_temperature)
+        losses, _ = mean_scores(nodes, partial(_cooled_softmax, temperature=temperature))
+        return float(losses.mean())
+
+    minimum = minimize_scalar(
+        test_loss,
+        bounds=(-LARGEST_LOG_TEMPERATURE, LARGEST_LOG_TEMPERATURE),
+        options={"xatol": TEMPERATURE_TOLERANCE},
+    )
+    return partial(_cooled_softmax, temperature=math.exp(float(minimum.x)))
 
 
 def _cooled_softmax(omega: Array, temperature: float) -> Array:
@@ -165,7 +180,8 @@ def solved_unequal_classes(population: Population, student: Student, alpha: floa
     point = population_point(population, as_erm(student.spec), alpha)
     probabilities = point.probabilities
     if probabilities is None:
-        probabilities = _softmax_of_best_temperature(population, student, alpha)
+        temperature = calibration(population, student.spec, alpha).temperature
+        probabilities = partial(_cooled_softmax, temperature=temperature)
     law = point.law
     draw = partial(fields_of_unequal_classes, law)
     draw_moved = partial(fields_of_unequal_classes, _with_larger_overlaps(law))
