@@ -177,7 +177,7 @@ def feature_frame(
     -------
     DataFrame
         Columns weight_c and standard_error_c of each label c, degrees_of_freedom, reason,
-        statistic, p_value, q_value.
+        statistic, p_value, q_value. Joint tests are the last rows.
     """
     weights, errors, statistic = feature_statistics(fit, precision)
     columns: dict[str, Array] = {}
@@ -189,35 +189,31 @@ def feature_frame(
     table["degrees_of_freedom"] = np.where(np.isfinite(statistic), n_contrasts, 0)
     table["reason"] = reasons(fit.X, names, np.isfinite(statistic))
     table["statistic"] = statistic
-    for name, members in joint.items():
-        table = _with_joint_row(table, fit, name, members, names)
-    chance = scipy.stats.chi2.sf(table["statistic"], table["degrees_of_freedom"])
-    table["p_value"] = chance
-    rate = chance.copy()
+    if joint:
+        kept = np.setdiff1d(np.arange(names.size), np.concatenate(list(joint.values())))
+        table = pd.concat([table.iloc[kept], _joint_rows(fit, joint)])
+        table.index.name = "feature"
+    degrees = table["degrees_of_freedom"].to_numpy(float)
+    chance = np.asarray(scipy.stats.chi2.sf(table["statistic"].to_numpy(float), degrees))
     tested = np.isfinite(chance)
+    rate = chance.copy()
     rate[tested] = scipy.stats.false_discovery_control(chance[tested])
+    table["p_value"] = chance
     table["q_value"] = rate
     return table
 
 
-def _with_joint_row(
-    table: pd.DataFrame, fit: Fitted, name: str, members: Labels, names: NDArray[Any]
-) -> pd.DataFrame:
-    """Return the table with one row for the members, in the place of the first one's row."""
-    statistic, degrees = joint_statistic(fit, members)
-    row = table.iloc[[0]].copy()
-    row.index = pd.Index([name], name=table.index.name)
-    row.loc[:, [column for column in table if column.startswith(("weight_", "standard_"))]] = np.nan
-    row["degrees_of_freedom"] = degrees
-    row["statistic"] = statistic
-    row["reason"] = ""
-    if degrees == 0:
-        row["reason"] = DETERMINED
-    place = int(table.index.get_indexer([names[members.min()]])[0])
-    others = table.index.difference(names[members], sort=False)
-    before = table.iloc[:place].index.intersection(others, sort=False)
-    after = table.iloc[place:].index.intersection(others, sort=False)
-    return pd.concat([table.loc[before], row, table.loc[after]]).rename_axis(table.index.name)
+def _joint_rows(fit: Fitted, joint: Mapping[str, Labels]) -> pd.DataFrame:
+    """Return a row without weights for each joint test."""
+    rows = {}
+    for name, members in joint.items():
+        statistic, degrees = joint_statistic(fit, members)
+        reason = ""
+        if degrees == 0:
+            reason = DETERMINED
+        rows[name] = (degrees, reason, statistic)
+    columns = ["degrees_of_freedom", "reason", "statistic"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
 
 def joint_statistic(fit: Fitted, members: Labels) -> tuple[float, int]:
