@@ -31,8 +31,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.optimize
@@ -40,7 +40,7 @@ from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from polyceptron.data.checks import Labels, check_choice
-from polyceptron.data.design import Design, threads_of_data
+from polyceptron.data.design import ColumnMoments, Design, threads_of_data
 from polyceptron.data.stored_designs import BlockwiseDesign, open_design
 from polyceptron.data.watching import uninterrupted
 from polyceptron.errors import InvalidInput
@@ -52,64 +52,95 @@ from polyceptron.problem.channels import Channel, GaussianNoise, as_channel
 from polyceptron.problem.priors import as_prior
 from polyceptron.rows import Status
 
-_MOST_DIRECTIONS, _MOST_ENTRIES = 1000, 30_000_000  # of F: beyond them, independent features
-_ROUNDING = 1e-10  # of the largest eigenvalue: nothing is known along smaller ones
-_ORDER = 12  # nodes of the channel's integral: 6 digits
-_SLACK = 1.05  # independent inputs exceed the edge by their fluctuations
+# Directions and entries of F beyond which features are taken to be independent: a fit is then
+# a minute.
+MOST_DIRECTIONS = 1000
+MOST_ENTRIES = 30_000_000
+SMALLEST_EIGENVALUE = 1e-10  # of the largest: nothing is known along smaller ones
+CHANNEL_NODES = 12  # of the channel's integral: 6 digits
+FLUCTUATIONS_OF_EDGE = 1.05  # independent inputs exceed the edge by their fluctuations
 
 # Message passing at a noise and a tolerance, after that at another noise.
 Run = Callable[[Channel, float, Posterior | None], Posterior]
 # A model of the features, weights (d, k) and offset (k,), and their posterior.
 _Fit = tuple["Correlated | Independent", Array, Array, Posterior]
 
-# Variances Δ to try, the place of the first, and the tolerance of a search.
-_CORRELATED = [10.0 ** (p / 2) for p in range(-8, 5)], 7, 1e-2
-_INDEPENDENT = [0.0, 0.01, 0.05, 0.2, 1.0, 5.0], 2, 0.0
+
+class NoiseGrid(NamedTuple):
+    """Variances Δ to try in rising order, the place of the first, and the tolerance of a search."""
+
+    variances: tuple[float, ...]
+    first: int
+    quick_tolerance: float
 
 
-def best_posterior(
-    run: Run, noise: Channel | None, tol: float, grid: tuple[list[float], int, float]
-) -> Posterior:
-    """At the noise asked for, or that of the best score; of those tried, if it is interrupted.
+GRID_OF_CORRELATED = NoiseGrid(tuple(10.0 ** (p / 2) for p in range(-8, 5)), 7, 1e-2)
+GRID_OF_INDEPENDENT = NoiseGrid((0.0, 0.01, 0.05, 0.2, 1.0, 5.0), 2, 0.0)
 
-    From the first noise down while the score gets better, else up; on while none converged.
+
+def best_posterior(run: Run, noise: Channel | None, tol: float, grid: NoiseGrid) -> Posterior:
+    """Return the posterior at the noise asked for, or at that of the best leave-one-out score.
+
+    If the search is interrupted it is the best of those tried, with the status 'interrupted'.
     """
     if noise is not None:
         return run(noise, tol, None)
-    (variances, first, quick), tried = grid, list[Posterior]()
-
-    def at(channel: Channel, close: float, near: Posterior | None) -> Posterior:
-        tried.append(run(channel, close, near))
-        uninterrupted(tried[-1].end)
-        return tried[-1]
-
+    search = _NoiseSearch(run, tol, grid)
     try:
-        quick = max(tol, quick)
-        begin = best = at(GaussianNoise(variances[first]), quick, None)
-        for ways in (variances[:first][::-1], variances[first + 1 :]):
-            for variance in ways:
-                found = at(GaussianNoise(variance), quick, best)
-                if found.rank > best.rank:
-                    best = found
-                elif best.converged:
-                    break
-            if best is not begin and best.converged:
-                break
-        if quick == tol:
-            return best
-        last = at(best.channel, tol, best)
-        return last if last.converged or not best.converged else best
+        return search.best()
     except KeyboardInterrupt:
-        if not tried:
+        if not search.tried:
             raise
-        best = max(tried, key=lambda one: one.rank)
+        best = max(search.tried, key=lambda posterior: posterior.rank)
         return replace(best, end=replace(best.end, status=Status.INTERRUPTED))
+
+
+@dataclass
+class _NoiseSearch:
+    """A walk along a grid of variances, and the posteriors that were tried."""
+
+    run: Run
+    tol: float
+    grid: NoiseGrid
+    tried: list[Posterior] = field(default_factory=list)
+
+    def best(self) -> Posterior:
+        """Return the posterior of the best score, to the tolerance that is asked for."""
+        variances, first, quick_tolerance = self.grid
+        quick = max(self.tol, quick_tolerance)
+        start = self._at(GaussianNoise(variances[first]), quick, None)
+        best = self._along(variances[:first][::-1], quick, start)
+        if best is start or not best.converged:
+            best = self._along(variances[first + 1 :], quick, best)
+        if quick == self.tol:
+            return best
+        last = self._at(best.channel, self.tol, best)
+        if last.converged or not best.converged:
+            return last
+        return best
+
+    def _along(self, variances: tuple[float, ...], tol: float, best: Posterior) -> Posterior:
+        """Return the best along some variances, on while scores get better or none converged."""
+        for variance in variances:
+            found = self._at(GaussianNoise(variance), tol, best)
+            if found.rank > best.rank:
+                best = found
+            elif best.converged:
+                break
+        return best
+
+    def _at(self, channel: Channel, tol: float, near: Posterior | None) -> Posterior:
+        """Run message passing at a noise, from the end of another run."""
+        posterior = self.run(channel, tol, near)
+        self.tried.append(posterior)
+        uninterrupted(posterior.end)
+        return posterior
 
 
 def principal(design: Design) -> tuple[Array, Array]:
     """Eigenvalues (m,) from large to small, and the directions (d, m) in which features vary."""
     squares, vectors = np.linalg.eigh(design.gram())
-    kept = squares > _ROUNDING * max(float(squares[-1]), 1e-300)
+    kept = squares > SMALLEST_EIGENVALUE * max(float(squares[-1]), 1e-300)
     squares, vectors = squares[kept][::-1], vectors[:, kept][:, ::-1]
     if design.n_samples < design.dimension:
         vectors = design.back(np.ascontiguousarray(vectors.T)).T / np.sqrt(squares)
@@ -128,7 +159,8 @@ class Correlated:
     def fit(cls, design: Design, y: Labels, noise: Any, model: AMPClassifier) -> _Fit:
         """To samples with labels y (n,), at a noise, or None to choose it."""
         way = cls(principal(design)[1], model.fit_intercept)
-        F, m = way.features(design), way.directions.shape[1]
+        F = way.features(design)
+        m = way.directions.shape[1]
         prior = np.append(np.ones(m), [10.0] * way.bias)
 
         def run(channel: Channel, tol: float, near: Posterior | None) -> Posterior:
@@ -143,7 +175,7 @@ class Correlated:
                 start=near.end.last if near is not None and near.converged else None,
             )
 
-        best = best_posterior(run, noise, model.tol, _CORRELATED)
+        best = best_posterior(run, noise, model.tol, GRID_OF_CORRELATED)
         weights = way.directions @ best.mean[:m] / math.sqrt(design.dimension)
         offset = best.mean[m] if way.bias else np.zeros(model.classes_.size)
         return way, weights, offset, best
@@ -175,7 +207,7 @@ class Independent:
         """The map for the matrix or design A (n, d) of unit-variance features."""
         design = open_design(A)
         n, d = design.shape
-        edge = _SLACK * (math.sqrt(n) + math.sqrt(d))
+        edge = FLUCTUATIONS_OF_EDGE * (math.sqrt(n) + math.sqrt(d))
         squares, directions = principal(design)
         loud = squares > edge**2 / d
         return cls(directions[:, loud], edge / np.sqrt(squares[loud] * d), ones)
@@ -186,12 +218,16 @@ class Independent:
         way = cls.of(design, model.fit_intercept)
         inside = way.design(design)
         best = best_posterior(
-            lambda channel, *_: left_out(inside, y, channel, model), noise, model.tol, _INDEPENDENT
+            lambda channel, *_: left_out(inside, y, channel, model),
+            noise,
+            model.tol,
+            GRID_OF_INDEPENDENT,
         )
         weights = way.apply(best.mean.T).T / math.sqrt(design.dimension)
         offset = np.zeros(model.classes_.size)
         if model.fit_intercept:
-            offset, weights = weights[-1] + best_intercept(best, y), weights[:-1]
+            offset = weights[-1] + best_intercept(best, y)
+            weights = weights[:-1]
         return way, weights, offset, best
 
     def apply(self, A: Array) -> Array:
@@ -220,12 +256,15 @@ def left_out(design: Design, y: Labels, channel: Channel, model: AMPClassifier) 
         noise=channel,
         verbose=model.verbose,
     )
-    V, full = result.variance, model.variances_ == "full"
-    variance = independent_variance(design, V) if full else np.full(y.size, float(V))
+    V = result.variance
+    if model.variances_ == "full":
+        variance = independent_variance(design, V)
+    else:
+        variance = np.full(y.size, float(V))
     fields = design.fields(np.ascontiguousarray(result.weights.T)).T
     cavity = fields - variance[:, None] * result.scores
     variance = np.maximum(variance, 1e-300)
-    log_chance = channel.posterior(cavity, y, variance, _ORDER).log_z
+    log_chance = channel.posterior(cavity, y, variance, CHANNEL_NODES).log_z
     return Posterior(channel, result.weights, V, cavity, variance, log_chance, result)
 
 
@@ -247,7 +286,7 @@ def best_intercept(found: Posterior, y: Labels) -> Array:
     k = found.cavity.shape[1]
 
     def objective(b: Array) -> tuple[float, Array]:
-        at = found.channel.posterior(found.cavity + b, y, found.variance, _ORDER)
+        at = found.channel.posterior(found.cavity + b, y, found.variance, CHANNEL_NODES)
         return 0.5 * float(b @ b) - float(at.log_z.sum()), b - at.score.sum(0)
 
     answer = scipy.optimize.minimize(objective, np.zeros(k), jac=True, method="BFGS")
@@ -271,6 +310,16 @@ class _Shrunk(BlockwiseDesign):
 
     def times_rows(self, small: AnyArray) -> AnyArray:
         return self._map(self.base.times_rows(small)).astype(small.dtype, copy=False)
+
+
+class _ScaledFit(NamedTuple):
+    """A fit to features of one scaling: weights (d, k) and offset (k,) of the scaled features."""
+
+    scaling: linear.Scaling
+    model: Correlated | Independent
+    weights: Array
+    offset: Array
+    posterior: Posterior
 
 
 @dataclass(eq=False, repr=False)  # scikit-learn has its own
@@ -364,45 +413,81 @@ class AMPClassifier(linear.LinearClassifier):
         There is no `sample_weight`: the posterior is that of samples, each drawn once.
         """
         X, index = self._check_training_data(X, y)[:2]
+        noise = self._checked_noise()
+        moments = open_design(X).column_moments()
+        fits: dict[str, _ScaledFit] = {}
+        for kind in self._kinds_of_scaling(noise, moments):
+            fits[kind] = self._fit_scaled(X, index, kind, moments, noise)
+            if fits[kind].posterior.end.status == Status.INTERRUPTED:
+                break
+        self.scaling_ = max(fits, key=lambda kind: fits[kind].posterior.rank)
+        self._take(fits[self.scaling_], X.shape[1])
+        return self
+
+    def _checked_noise(self) -> Channel | None:
+        """Return the noise that is given, None if it is to be chosen; check the other choices."""
         check_choice("scaling", self.scaling, linear.SCALINGS)
         check_choice("variances", self.variances, ("auto", "correlated", "shared", "full"))
-        gaussian = as_prior(self.prior).gaussian
-        if self.variances == "correlated" and not gaussian:
+        if self.variances == "correlated" and not as_prior(self.prior).gaussian:
             raise InvalidInput(
                 f"variances='correlated' needs the Gaussian prior, got {self.prior!r}: use 'shared'"
             )
-        chosen = isinstance(self.noise, str) and self.noise == "auto"
+        if isinstance(self.noise, str) and self.noise == "auto":
+            return None
         try:
-            noise = None if chosen else as_channel(self.noise)
+            return as_channel(self.noise)
         except InvalidInput as error:
             raise InvalidInput(f"{error}, and 'auto'") from None
-        moments = open_design(X).column_moments()
-        given = noise is not None and self.scaling == "auto"
-        kinds = ["standard"] if given else linear.Scaling.kinds(self.scaling, moments)
-        found = {}
-        for kind in kinds:
-            scaling = linear.Scaling.of(moments, kind, centre=self.fit_intercept)
-            if not scaling.varying.any():
-                raise ValueError("every feature is constant: there is nothing to learn from")
-            n, m = X.shape[0], min(X.shape[0], int(scaling.varying.sum()))
-            small = m <= _MOST_DIRECTIONS and n * m <= _MOST_ENTRIES
-            auto = "correlated" if gaussian and small else "shared"
-            self.variances_ = auto if self.variances == "auto" else self.variances
-            way: Any = Correlated if self.variances_ == "correlated" else Independent
-            ones = 1.0 if self.fit_intercept and way is Independent else None
-            design = scaling.design(X, constant=ones, varying=True)
-            found[kind] = scaling, *way.fit(design, index, noise, self)
-            if found[kind][-1].end.status == Status.INTERRUPTED:
-                break
-        self.scaling_ = max(found, key=lambda kind: found[kind][-1].rank)
-        self._scaling, self._way, weights, offset, posterior = found[self.scaling_]
-        full = np.zeros((X.shape[1], self.classes_.size))
-        full[self._scaling.varying] = weights
-        self._store(full, offset, self._scaling)
-        end, losses, self.converged_ = posterior.end, -posterior.log_chance, posterior.converged
-        self.noise_, self.variance_ = posterior.channel, posterior.covariance
-        self.n_iter_ = max(1, end.n_iter)
+
+    def _kinds_of_scaling(self, noise: Channel | None, moments: ColumnMoments) -> list[str]:
+        """Return the scalings to compare: one alone where the noise is given."""
+        if noise is not None and self.scaling == "auto":
+            return ["standard"]
+        return linear.Scaling.kinds(self.scaling, moments)
+
+    def _kind_of_variances(self, n: int, n_varying: int) -> str:
+        """Return what is kept of the posterior for n samples of so many features."""
+        if self.variances != "auto":
+            return self.variances
+        m = min(n, n_varying)
+        small = m <= MOST_DIRECTIONS and n * m <= MOST_ENTRIES
+        if as_prior(self.prior).gaussian and small:
+            return "correlated"
+        return "shared"
+
+    def _fit_scaled(
+        self, X: Any, index: Labels, kind: str, moments: ColumnMoments, noise: Channel | None
+    ) -> _ScaledFit:
+        """Fit to features of one scaling."""
+        scaling = linear.Scaling.of(moments, kind, centre=self.fit_intercept)
+        if not scaling.varying.any():
+            raise ValueError("every feature is constant: there is nothing to learn from")
+        self.variances_ = self._kind_of_variances(X.shape[0], int(scaling.varying.sum()))
+        if self.variances_ == "correlated":
+            design = scaling.design(X, varying=True)
+            return _ScaledFit(scaling, *Correlated.fit(design, index, noise, self))
+        ones = 1.0 if self.fit_intercept else None
+        design = scaling.design(X, constant=ones, varying=True)
+        return _ScaledFit(scaling, *Independent.fit(design, index, noise, self))
+
+    def _take(self, chosen: _ScaledFit, n_features: int) -> None:
+        """Keep what predictions need of a fit, and warn if it is not what was asked for."""
+        self._scaling = chosen.scaling
+        self._way = chosen.model
+        weights = np.zeros((n_features, self.classes_.size))
+        weights[chosen.scaling.varying] = chosen.weights
+        self._store(weights, chosen.offset, chosen.scaling)
+        posterior = chosen.posterior
+        self.converged_ = posterior.converged
+        self.noise_ = posterior.channel
+        self.variance_ = posterior.covariance
+        self.n_iter_ = max(1, posterior.end.n_iter)
+        losses = -posterior.log_chance
         self.log_loss_ = float(losses.mean()), float(losses.std() / math.sqrt(losses.size))
+        self._warn_of(posterior.end)
+
+    def _warn_of(self, end: Any) -> None:
+        """Warn of a fit that was interrupted or did not converge."""
         if end.status == Status.INTERRUPTED:
             linear.warn_caller("the fit was interrupted: what there was by then is used")
         elif not self.converged_:
@@ -412,7 +497,6 @@ class AMPClassifier(linear.LinearClassifier):
                 "ERMClassifier",
                 ConvergenceWarning,
             )
-        return self
 
     def decision_function(self, X: Any) -> Array:
         """Class fields in units of the width over which the label is undecided at x, (n, k).

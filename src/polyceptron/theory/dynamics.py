@@ -26,8 +26,13 @@ from polyceptron.numerics import AnyArray
 from polyceptron.numerics.estimate import estimate_from_replicates
 from polyceptron.problem.losses import check_symmetric
 from polyceptron.problem.order import Conjugates, ScalarOrder
-from polyceptron.problem.populations import AnyTeacher, check_population, check_teacher
-from polyceptron.problem.specs import as_erm
+from polyceptron.problem.populations import (
+    AnyTeacher,
+    Population,
+    check_population,
+    check_teacher,
+)
+from polyceptron.problem.specs import ERM, as_erm
 from polyceptron.sides.generalisation import error_on_labels
 from polyceptron.sides.scalar import WeightsSide, erm_sides
 from polyceptron.sides.weights.row_rule import effort
@@ -38,8 +43,9 @@ from polyceptron.theory.separability import loss_at_ridge
 if TYPE_CHECKING:
     import pandas as pd
 
-_CERTAIN = 1e-15  # v below which nothing is left to learn; I would be infinite at 0
-_MOST = 1e30  # of q̂
+SMALLEST_VARIANCE = 1e-15  # v below which nothing is left to learn; I would be infinite at 0
+LARGEST_Q_HAT = 1e30
+VARIANCE_OF_STARTS = {"uninformed": 1.0, "informed": 1e-12}
 
 
 def rounds(
@@ -88,7 +94,9 @@ def bayes_sides(
     """Both sides for the loop: of the mean (column 0) or of one replicate."""
 
     def fields(law: ScalarOrder) -> Conjugates:
-        q_hat = min(alpha * float(curve.channel(np.array([max(law.V, _CERTAIN)]))[0][0]), _MOST)
+        v = np.array([max(law.V, SMALLEST_VARIANCE)])
+        information, _ = curve.channel(v)
+        q_hat = min(alpha * float(information[0]), LARGEST_Q_HAT)
         return Conjugates(q_hat, q_hat, q_hat)
 
     return fields, partial(curve.weights, column=column)
@@ -122,26 +130,32 @@ def state_evolution(
     check_teacher(teacher)
     alpha = check_alpha(alpha)
     _check_steps(n_steps)
-    first = {"uninformed": 1.0, "informed": 1e-12}.get(start) if isinstance(start, str) else None
-    if isinstance(start, int | float) and not isinstance(start, bool) and 0 <= start < 1:
-        first = 1.0 - start
-    if first is None:
-        raise InvalidInput(
-            f"start must be 'uninformed', 'informed' or an overlap in [0, 1), got {start!r}"
-        )
+    first = _first_variance(start)
     curve = curve_of(teacher, effort(teacher).first + 2)
     paths = [
         rounds(*bayes_sides(curve, alpha, column), ScalarOrder.bayes(first))
         for column in range(curve.n_replicates + 1)
     ]
     table = np.array([[law.V for law in islice(path, n_steps + 1)] for path in paths])
-    v, replicates = table[0], table[1:]
+    v = table[0]
+    replicates = table[1:]
     uncertainty = np.zeros_like(v)
     if len(replicates):
         # The mean's own path, and what the replicates' paths say of it, their bias included.
         middle, spread = estimate_from_replicates(replicates, axis=0)
         uncertainty = spread + np.abs(middle - v)
     return StateEvolution(alpha, 1 - v, v, curve.errors(v), uncertainty)
+
+
+def _first_variance(start: float | str) -> float:
+    """Return v = 1 − q at the start, or raise `InvalidInput`."""
+    if isinstance(start, str) and start in VARIANCE_OF_STARTS:
+        return VARIANCE_OF_STARTS[start]
+    if isinstance(start, int | float) and not isinstance(start, bool) and 0 <= start < 1:
+        return 1.0 - start
+    raise InvalidInput(
+        f"start must be 'uninformed', 'informed' or an overlap in [0, 1), got {start!r}"
+    )
 
 
 class ErmStep(NamedTuple):
@@ -194,42 +208,56 @@ def erm_state_evolution(
     0.7848
     """
     check_population(teacher)
-    spec, alpha = as_erm(estimator), check_alpha(alpha)
+    spec = as_erm(estimator)
+    alpha = check_alpha(alpha)
     _check_steps(n_steps)
-    scale_free = spec.loss.scale_free
-    if isinstance(spec.ridge, str) or (spec.ridge == 0 and not scale_free):
+    if isinstance(spec.ridge, str) or (spec.ridge == 0 and not spec.loss.scale_free):
         raise InvalidInput(
             f"the iteration needs a ridge above 0 (max-margin: none), got {spec.ridge!r}"
         )
-    if not spec.sees_equal_classes(teacher):
-        if start is not None:
-            raise InvalidInput(f"a start is for classes that are alike, got {start!r}")
-        T = difference_basis(teacher.n_classes)
-        try:
-            found = population_rounds(teacher, spec, alpha, n_steps)
-        except np.linalg.LinAlgError:
-            raise ComputationFailed(
-                f"the plain loop leaves every law within {n_steps} steps: take a larger ridge"
-            ) from None
-        return [
-            ErmStep(t, law.m if law.M is None else law.M, law.Q, law.V, error, spread, T @ law.b)
-            for t, (law, error, spread) in enumerate(found)
-        ]
+    if spec.sees_equal_classes(teacher):
+        return _steps_of_equal_classes(teacher, spec, alpha, n_steps, start)
+    if start is not None:
+        raise InvalidInput(f"a start is for classes that are alike, got {start!r}")
+    return _steps_of_unequal_classes(teacher, spec, alpha, n_steps)
+
+
+def _steps_of_unequal_classes(
+    teacher: Population, spec: ERM, alpha: float, n_steps: int
+) -> list[ErmStep]:
+    """Return the states of the plain loop with matrices."""
+    T = difference_basis(teacher.n_classes)
+    try:
+        states = population_rounds(teacher, spec, alpha, n_steps)
+    except np.linalg.LinAlgError:
+        raise ComputationFailed(
+            f"the plain loop leaves every law within {n_steps} steps: take a larger ridge"
+        ) from None
+    found = []
+    for step, (law, error, uncertainty) in enumerate(states):
+        m = law.m if law.M is None else law.M
+        found.append(ErmStep(step, m, law.Q, law.V, error, uncertainty, T @ law.b))
+    return found
+
+
+def _steps_of_equal_classes(
+    teacher: AnyTeacher,
+    spec: ERM,
+    alpha: float,
+    n_steps: int,
+    start: tuple[float, float, float] | None,
+) -> list[ErmStep]:
+    """Return the states of the plain loop with numbers."""
     loss = loss_at_ridge(spec.loss, spec.ridge, teacher, alpha)
     check_symmetric(loss, teacher.n_classes)
-    ridge = 1.0 if scale_free else float(spec.ridge)
+    ridge = 1.0 if spec.loss.scale_free else float(spec.ridge)
     m, q, V = start if start is not None else (0.0, 0.0, 1 / ridge)
     if not (q >= 0 and V > 0 and abs(m) <= math.sqrt(q) * (1 + 1e-12)):
         raise InvalidInput(f"a start (m, q, V) needs q >= 0, V > 0 and |m| <= √q, got {start!r}")
     problem = erm_sides(teacher, loss, ridge, alpha)
     laws = rounds(problem.fields, problem.weights, ScalarOrder.of_overlaps(m, q, V))
-    return [
-        ErmStep(
-            count,
-            law.m,
-            law.q,
-            law.V,
-            float(error_on_labels(teacher.channel, law.tau, teacher.n_classes)),
-        )
-        for count, law in enumerate(islice(laws, n_steps + 1))
-    ]
+    found = []
+    for step, law in enumerate(islice(laws, n_steps + 1)):
+        error = float(error_on_labels(teacher.channel, law.tau, teacher.n_classes))
+        found.append(ErmStep(step, law.m, law.q, law.V, error))
+    return found
