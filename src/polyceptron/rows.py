@@ -165,6 +165,25 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return table
 
 
+def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with an apostrophe before text that a spreadsheet would compute.
+
+    A cell such as =1+1 in a CSV file is a formula there, and may start programs. Text that begins
+    with a number, such as shares or biases, stays as it is.
+    """
+    text = table.select_dtypes(include=["object", "string"])
+    return table.assign(**{str(name): text[name].map(_as_plain_cell) for name in text.columns})
+
+
+def _as_plain_cell(value: object) -> object:
+    """Return the value, with an apostrophe before it where it is text that begins a formula."""
+    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t")):
+        return value
+    if value[1:2].isdigit() or value[1:2] == ".":  # a number with its sign
+        return value
+    return f"'{value}"
+
+
 def json_ready(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row with None for non-finite numbers: JSON has no NaN or infinity."""
     plain = dict(row)

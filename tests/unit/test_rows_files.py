@@ -1,5 +1,6 @@
 """The common row and the writing of files."""
 
+import csv
 import json
 import os
 import socket
@@ -18,6 +19,7 @@ from polyceptron.files import (
     write_atomically,
     write_text,
 )
+from polyceptron.lab.results import write_csv
 from polyceptron.rows import COLUMNS, Status, frame, json_ready, make_row
 from polyceptron.version import VERSION
 
@@ -304,3 +306,13 @@ def test_a_text_too_long_to_be_meant_is_refused(tmp_path, monkeypatch):
     assert read_text(tmp_path / "a", "list") == "x" * 10
     with pytest.raises(InvalidInput, match="more than 10 bytes"):
         read_text(tmp_path / "b", "list")
+
+
+@pytest.mark.parametrize("cell", ["=cmd|' /C calc'!A0", "+cmd", "-cmd", "@SUM(A1)", "\t=1"])
+def test_a_text_that_a_spreadsheet_would_compute_is_only_text(cell: str, tmp_path: Path) -> None:
+    table = frame([{"estimator": cell, "q": -1.5, "biases": "-1.5,1.5", "prior": "gaussian"}])
+    write_csv(table, tmp_path / "rows.csv")
+    with (tmp_path / "rows.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["estimator"] == f"'{cell}"
+    assert (row["q"], row["biases"], row["prior"]) == ("-1.5", "-1.5,1.5", "gaussian")

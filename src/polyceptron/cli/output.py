@@ -15,7 +15,7 @@ from polyceptron.cli.tables import print_json, print_table
 from polyceptron.errors import InvalidInput
 from polyceptron.files import write_atomically
 from polyceptron.progress import say, steps, waiting
-from polyceptron.rows import Row, frame
+from polyceptron.rows import Row, frame, without_formulas
 
 if TYPE_CHECKING:
     from polyceptron.pictures.parts import Picture
@@ -50,7 +50,8 @@ class Output(NamedTuple):
         """
         if self.csv is not None:
             try:
-                write_atomically(self.csv, lambda path: frame(rows).to_csv(path, index=False))
+                table = without_formulas(frame(rows))
+                write_atomically(self.csv, lambda path: table.to_csv(path, index=False))
             except (InvalidInput, OSError):
                 print_json(rows)
                 raise

@@ -22,7 +22,7 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
+from multiprocessing import current_process, resource_tracker
 from typing import Any
 
 from polyceptron.display import describe_seconds
@@ -144,6 +144,11 @@ class LocalEngine(Engine):
 
 def _open_pool(workers: int) -> Any:
     """Return a pool of processes; they share semaphores, which Linux keeps in /dev/shm."""
+    if current_process().daemon:  # as the workers of Dask and of multiprocessing.Pool are
+        raise InvalidInput(
+            "this process is a worker that may not start processes of its own: run the sweep from "
+            "the main program, or give it the address of a Dask scheduler as cluster"
+        )
     from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
     try:

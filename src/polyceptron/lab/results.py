@@ -12,7 +12,7 @@ from polyceptron.files import write_atomically
 from polyceptron.lab.spec import SweepSpec
 from polyceptron.lab.tasks import POPULATION, STUDENT, sweep_keys
 from polyceptron.numerics.averages import Average, deviation
-from polyceptron.rows import Row, Status
+from polyceptron.rows import Row, Status, without_formulas
 from polyceptron.store import Store, decode_row, sort_key
 from polyceptron.students.bayes import REACHED
 
@@ -134,7 +134,8 @@ def failures(store: Store) -> list[Row]:
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
     """Write a CSV file in one piece."""
-    write_atomically(path, lambda part: table.to_csv(part, index=False))
+    plain = without_formulas(table)
+    write_atomically(path, lambda part: plain.to_csv(part, index=False))
 
 
 def write_parquet(table: pd.DataFrame, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 import time
 from pathlib import Path
@@ -250,3 +251,13 @@ def test_progress_is_a_line_with_rate_time_left_and_failures(
     with shown(False, "trial") as tell:
         tell(HALF_WAY)
     assert heard == [HALF_WAY]
+
+
+def test_in_a_worker_that_may_not_start_processes_a_sweep_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a worker of Dask: it was an AssertionError of Python's own."""
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
+    spec = fakes.write_spec(tmp_path, instances=1)
+    with pytest.raises(InvalidInput, match="may not start processes of its own"):
+        run_sweep(spec, tmp_path / "runs.sqlite", workers=2, runner=fakes.draw)

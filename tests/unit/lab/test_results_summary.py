@@ -197,9 +197,9 @@ def test_failures_and_merging_at_the_shell(tmp_path: Path) -> None:
     listed = json.loads(command(["results", str(path), "--failures", "--json"]).stdout)
     assert {line["reason"] for line in listed} == {"ZeroDivisionError: no minimum at this ridge"}
     merged = command(["merge", str(path), "--into", str(tmp_path / "all.sqlite")])
-    assert "24 rows added" in merged.stderr
+    assert "added 24 rows" in merged.stderr
     again = command(["merge", str(path), "--into", str(tmp_path / "all.sqlite")])
-    assert "0 rows added" in again.stderr
+    assert "added 0 rows" in again.stderr
 
 
 def test_a_dry_run_computes_and_creates_nothing(path: Path, tmp_path: Path) -> None:

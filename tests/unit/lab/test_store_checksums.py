@@ -136,7 +136,7 @@ def test_at_the_shell(path: Path, spec: Path, tmp_path: Path) -> None:
     for arguments in ((), ("--json",), ("--csv", tmp_path / "rows.csv"), ("--failures",)):
         code, _, err = shell("results", path, *arguments)
         assert code == 1
-        assert f"changed after being written: 1 row ({key}) of {path}" in err
+        assert f"left out 1 row ({key}) of {path}, because they were changed" in err
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 1 + 11
     code, _, err = shell("merge", path, "--into", tmp_path / "all.sqlite")
     assert code == 1

@@ -14,7 +14,7 @@ from polyceptron.report.explorer.links import to_query
 from polyceptron.report.explorer.script import TEMPLATES, Figures, caption, python_lines
 from polyceptron.report.explorer.sessions import Session, Sessions
 from polyceptron.report.explorer.work_queue import Job, Simulation, WorkQueue
-from polyceptron.rows import Row, frame
+from polyceptron.rows import Row, frame, without_formulas
 from polyceptron.version import VERSION
 
 RowsByEstimator = dict[str, list[Row]]
@@ -22,7 +22,7 @@ RowsByEstimator = dict[str, list[Row]]
 
 def to_csv(rows: Iterable[Row]) -> str:
     """Return the rows as CSV, one line each, with the columns that at least one of them has."""
-    return str(frame(rows).to_csv(index=False))
+    return str(without_formulas(frame(rows)).to_csv(index=False))
 
 
 def page_html(settings: form.PageSettings, figures: Figures, words: str, code: str) -> str:
