@@ -19,6 +19,7 @@ from polyceptron.message_passing.posterior_mean import amp as amp
 from polyceptron.message_passing.posterior_mean import amp_erm as amp_erm
 from polyceptron.message_passing.result import AMPResult as AMPResult
 from polyceptron.problem import ERM as ERM
+from polyceptron.problem import SGD as SGD
 from polyceptron.problem import BayesOptimal as BayesOptimal
 from polyceptron.problem import Channel as Channel
 from polyceptron.problem import DiscriminantAnalysis as DiscriminantAnalysis

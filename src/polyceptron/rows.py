@@ -52,6 +52,7 @@ COLUMNS: tuple[str, ...] = (
     "levels",  # of a mixture: fraction of the directions, variances, fraction of the gram
     "estimator",  # a name in ESTIMATORS: bayes, or that of a loss
     "ridge",
+    "rate",  # of one-pass SGD: η₀, the chosen one where it is optimal
     "penalty",  # with its numbers, where it is not a ridge
     "intercept",  # True where the student has one
     "class_weight",  # balanced, or a weight for each class
@@ -134,6 +135,11 @@ class Status(StrEnum):
         "interrupted",
         "stopped before its end: what there was by then, without a guarantee",
         "run it again, with a checkpoint to go on from there",
+    )
+    RATE_TOO_LARGE = (
+        "rate-too-large",
+        "the weights grow without bound at this learning rate",
+        "lower the rate",
     )
     DIVERGES = ("diverges", "the quantity is infinite here", "move alpha or raise the ridge")
     FAILED = ("failed", "there is no number", "see the reason beside it")

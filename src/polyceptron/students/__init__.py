@@ -7,6 +7,7 @@ from typing import Any
 
 from polyceptron.problem.specs import (
     ERM,
+    SGD,
     BayesOptimal,
     ClassMeans,
     DiscriminantAnalysis,
@@ -24,6 +25,7 @@ from polyceptron.students.erm import ErmStudent
 from polyceptron.students.lda import DiscriminantStudent
 from polyceptron.students.mismatched_bayes import MismatchedBayesStudent
 from polyceptron.students.one_vs_rest import OneVsRestStudent
+from polyceptron.students.sgd import SGDStudent
 
 STUDENTS: dict[type[Estimator], Any] = {
     BayesOptimal: BayesStudent,
@@ -33,6 +35,7 @@ STUDENTS: dict[type[Estimator], Any] = {
     OneVsRest: OneVsRestStudent,
     DiscriminantAnalysis: DiscriminantStudent,
     ClassMeans: ClassMeansStudent,
+    SGD: SGDStudent,
 }
 
 

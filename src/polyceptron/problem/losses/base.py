@@ -30,6 +30,7 @@ from polyceptron.problem.losses.optional import (
     Labels,
     LimitAtZeroRidge,
     Probabilistic,
+    SoftmaxGradient,
 )
 
 
@@ -41,6 +42,7 @@ class Loss(
     LimitAtZeroRidge,
     KnownDecay,
     Probabilistic,
+    SoftmaxGradient,
     FitHints,
     ABC,
 ):

@@ -133,6 +133,11 @@ class CrossEntropy(Loss):
         _, odds, total = _odds(np.asarray(z, dtype=float))
         return np.asarray(odds / total)
 
+    @property
+    def softmax_label_share(self) -> float | None:
+        """The share 1 − ε of the label in the target of the gradient."""
+        return 1 - self.epsilon
+
     def decay(self, ridge: float | str, n_classes: int) -> Decay | None:
         """Return p = 1, or 2/3 at a fixed ridge, and C: ∫ln(1 + e^{−m}) = π²/12 over m > 0."""
         return pair_decay(ridge, n_classes, math.pi**2 / 12, math.log(2) - 0.5, pull=0.5)

@@ -10,6 +10,7 @@ loss overrides the members of the offers that it makes. Callers ask the loss:
     LimitAtZeroRidge   what λ → 0⁺ means on separable data          a ridge of 0
     KnownDecay         ε ≈ C α^(−p) without noise                   tails of curves
     Probabilistic      class probabilities of fields                predict_proba, log-loss
+    SoftmaxGradient    ∇ℓ = softmax(z) − target                     one-pass SGD without sampling
     FitHints           the solver of data, and cheaper inner steps  speed
 
 An offer follows from the formula of ℓ. A subclass that gives `value`, `gradient` or `hessian` anew
@@ -105,6 +106,15 @@ class Probabilistic:
         return None
 
 
+class SoftmaxGradient:
+    """∇ℓ(z, y) = softmax(z) − t, with a target t = a e_y + (1 − a)/k that the label gives."""
+
+    @property
+    def softmax_label_share(self) -> float | None:
+        """The share a of the label in the target, None where the gradient is of another form."""
+        return None
+
+
 class FitHints:
     """How fits and inner iterations may be made faster.
 
@@ -132,5 +142,6 @@ OPTIONAL_OFFERS: tuple[type, ...] = (
     LimitAtZeroRidge,
     KnownDecay,
     Probabilistic,
+    SoftmaxGradient,
     FitHints,
 )

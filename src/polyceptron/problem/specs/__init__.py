@@ -20,6 +20,8 @@ from polyceptron.problem.specs.mismatched_bayes import read_mismatched
 from polyceptron.problem.specs.rules import ClassMeans as ClassMeans
 from polyceptron.problem.specs.rules import DiscriminantAnalysis as DiscriminantAnalysis
 from polyceptron.problem.specs.rules import OneVsRest as OneVsRest
+from polyceptron.problem.specs.sgd import SGD as SGD
+from polyceptron.problem.specs.sgd import read_sgd
 
 
 class _Estimators(Registry[Estimator]):
@@ -70,6 +72,16 @@ ESTIMATORS.add(
         read=lambda rest: OneVsRest(loss=rest[1:].removesuffix("]")),
     ),  # type: ignore[arg-type]
     Entry("lda", "linear discriminant analysis", DiscriminantAnalysis, label="LDA", plain=False),
+    Entry(
+        "sgd",
+        "one pass of stochastic gradient descent, a step for each sample",
+        lambda rate: SGD(rate=rate),
+        ("rate",),
+        (1.0,),
+        label="one-pass SGD",
+        plain=False,
+        read=read_sgd,
+    ),
     Entry("class-means", "the nearest class mean", ClassMeans, label="class means", plain=False),
 )
 
