@@ -25,7 +25,7 @@ _REFUSED_KINDS = {
 
 
 def class_labels(y: Any, n_samples: int | None = None, name: str = "y") -> NDArray[Any]:
-    """Labels (n,) of at least two classes, or an error message.
+    """Return labels (n,) of at least two classes, or raise InvalidInput.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def class_labels(y: Any, n_samples: int | None = None, name: str = "y") -> NDArr
 
 
 def one_class_only(classes: NDArray[Any], name: str, cure: str = "") -> InvalidInput:
-    """The error message for labels that are all the same, or of no sample at all."""
+    """Return the error for labels that are all the same, or of no sample at all."""
     if classes.size == 0:
         return InvalidInput(f"{name} is empty: {ALLOWED}")
     found = str(classes[0])
@@ -68,7 +68,7 @@ def one_class_only(classes: NDArray[Any], name: str, cure: str = "") -> InvalidI
 
 
 def label_values(y: Any, n_samples: int | None = None, name: str = "y") -> NDArray[Any]:
-    """Labels (n,) of any number of classes: those of `class_labels`, where one class may do."""
+    """Return labels (n,) of any number of classes: those of `class_labels`, where one may do."""
     values = label_array(y, name)
     if n_samples is not None:
         check_label_count(values.shape, n_samples, name)
@@ -93,7 +93,7 @@ def label_values(y: Any, n_samples: int | None = None, name: str = "y") -> NDArr
 
 
 def label_array(y: Any, name: str = "y") -> NDArray[Any]:
-    """The labels as an array of whatever shape and type, or an error message."""
+    """Return the labels as an array of whatever shape and type, or raise InvalidInput."""
     if y is None:
         raise InvalidInput(f"a fit requires {name} to be passed, but the target {name} is None")
     kind = type(y).__name__
@@ -125,8 +125,10 @@ def _check_whole(values: NDArray[Any], name: str) -> None:
     finite = np.isfinite(values)
     if not finite.all():
         row = int(finite.argmin())
-        found = "NaN" if np.isnan(values[row]) else "an infinite value"
-        raise InvalidInput(f"{name} has {found} in row {row}: {ALLOWED}")
+        entry = "an infinite value"
+        if np.isnan(values[row]):
+            entry = "NaN"
+        raise InvalidInput(f"{name} has {entry} in row {row}: {ALLOWED}")
     with np.errstate(invalid="ignore"):  # what is too large for an integer becomes another number
         whole = values.astype(np.int64) == values
     if not whole.all():
@@ -137,7 +139,7 @@ def _check_whole(values: NDArray[Any], name: str) -> None:
 
 
 def _from_objects(values: NDArray[Any], name: str) -> NDArray[Any]:
-    """Objects (n,) that are all text, as they are, or all numbers, as an array of numbers."""
+    """Return objects (n,) that are all text as they are, and all numbers as an array of them."""
     entries = values.tolist()
     texts = [isinstance(entry, str) for entry in entries]
     if all(texts):
@@ -156,7 +158,7 @@ def _from_objects(values: NDArray[Any], name: str) -> NDArray[Any]:
 
 
 def _as_numbers(entries: Sequence[Any], name: str) -> NDArray[Any]:
-    """Python's numbers as an array of numpy's, unless they are too large for these."""
+    """Return Python's numbers as an array of numpy's, unless they are too large for these."""
     found = np.array(entries)
     if found.dtype.kind == "O":
         raise InvalidInput(f"{name} has whole numbers of more than 64 bits: {ALLOWED}")
@@ -164,7 +166,7 @@ def _as_numbers(entries: Sequence[Any], name: str) -> NDArray[Any]:
 
 
 def _described(entry: Any) -> str:
-    """What a label is that is no label, in a word or two."""
+    """Return what a label is that is no label, in a word or two."""
     if entry is None:
         return "None"
     if isinstance(entry, float):

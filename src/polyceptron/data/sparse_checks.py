@@ -19,7 +19,7 @@ _NUMBERS_PER_FEATURE = 4  # the weights of two classes and their gradient: what 
 
 
 def compressed_rows(X: Any, name: str = "X") -> Any:
-    """X as a matrix in compressed rows (CSR) whose indices are sound, or an error message.
+    """Return X in compressed rows (CSR) with sound indices, or raise InvalidInput.
 
     Parameters
     ----------
@@ -76,19 +76,19 @@ def _damaged(X: Any, name: str, reason: str) -> InvalidInput:
 
 
 def _wrong_in_rows(X: Any) -> str | None:
-    """What is wrong with a matrix in compressed rows."""
+    """Return what is wrong with a matrix in compressed rows."""
     n, d = X.shape
     return _wrong_data(X, 1) or _wrong_pointers(X, n) or _wrong_indices(X, d)
 
 
 def _wrong_in_columns(X: Any) -> str | None:
-    """What is wrong with a matrix in compressed columns."""
+    """Return what is wrong with a matrix in compressed columns."""
     n, d = X.shape
     return _wrong_data(X, 1) or _wrong_pointers(X, d) or _wrong_indices(X, n)
 
 
 def _wrong_in_blocks(X: Any) -> str | None:
-    """What is wrong with a matrix in compressed rows of blocks (a, b)."""
+    """Return what is wrong with a matrix in compressed rows of blocks (a, b)."""
     n, d = X.shape
     wrong = _wrong_data(X, 3)
     if wrong is not None:
@@ -106,7 +106,7 @@ def _wrong_data(X: Any, axes: int) -> str | None:
 
 
 def _wrong_pointers(X: Any, rows: int) -> str | None:
-    """What is wrong with the places (rows + 1,) in the data at which rows or columns begin."""
+    """Return what is wrong with the places (rows + 1,) in the data where rows or columns begin."""
     begin = np.asarray(X.indptr)
     if begin.dtype.kind != "i" or begin.shape != (rows + 1,):
         return (
@@ -121,7 +121,7 @@ def _wrong_pointers(X: Any, rows: int) -> str | None:
 
 
 def _wrong_indices(X: Any, count: int) -> str | None:
-    """What is wrong with the column of each entry (or row, or block), out of `count`."""
+    """Return what is wrong with the column of each entry (or row, or block), out of `count`."""
     indices = np.asarray(X.indices)
     if indices.shape != (len(X.data),):
         return f"it has {len(X.data)} entries and indices of shape {indices.shape}"
@@ -129,7 +129,7 @@ def _wrong_indices(X: Any, count: int) -> str | None:
 
 
 def _wrong_in_coordinates(X: Any) -> str | None:
-    """What is wrong with a list of entries with the row and column of each."""
+    """Return what is wrong with a list of entries with the row and column of each."""
     n, d = X.shape
     row = np.asarray(X.row)
     col = np.asarray(X.col)
@@ -140,7 +140,7 @@ def _wrong_in_coordinates(X: Any) -> str | None:
 
 
 def _wrong_in_diagonals(X: Any) -> str | None:
-    """What is wrong with a list of diagonals (m, ...) with the place of each."""
+    """Return what is wrong with a list of diagonals (m, ...) with the place of each."""
     n, d = X.shape
     offsets = np.asarray(X.offsets)
     if np.ndim(X.data) != 2 or offsets.shape != (len(X.data),):
@@ -151,7 +151,7 @@ def _wrong_in_diagonals(X: Any) -> str | None:
 
 
 def _wrong_in_lists(X: Any) -> str | None:
-    """What is wrong with a list of columns and a list of entries for each row.
+    """Return what is wrong with a list of columns and a list of entries for each row.
 
     The columns themselves are looked at after the conversion to compressed rows, which copies them.
     """
@@ -165,7 +165,7 @@ def _wrong_in_lists(X: Any) -> str | None:
 
 
 def _wrong_range(values: Any, count: int, what: str, least: int = 0) -> str | None:
-    """What is wrong with whole numbers that must be from `least` to `count` − 1."""
+    """Return what is wrong with whole numbers that must be from `least` to `count` − 1."""
     if values.dtype.kind != "i":
         return f"its {what} must be whole numbers, got {values.dtype} values"
     if values.size == 0:

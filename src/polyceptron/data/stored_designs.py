@@ -41,9 +41,8 @@ class ArrayDesign(designs.Design):
     rows_are_cheap = True
 
     def __init__(self, X: Any) -> None:
-        array = as_numbers(X, "X")
-        self._X = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
-        super().__init__(array.shape, self._X.dtype)  # type: ignore[arg-type]  # two axes, checked
+        self._X = _floats(as_numbers(X, "X"))
+        super().__init__(self._X.shape, self._X.dtype)
 
     def read_rows(self, rows: Any) -> AnyArray:
         return np.asarray(self._X[rows])
@@ -69,20 +68,24 @@ class ArrayDesign(designs.Design):
             return super().gram()
         self.count(np.float64)
         X = self._X
-        result: Array = X.T @ X if len(X) >= self.dimension else X @ X.T
-        result *= self.scale**2
-        return result
+        if len(X) >= self.dimension:
+            return np.asarray(X.T @ X) * self.scale**2
+        return np.asarray(X @ X.T) * self.scale**2
 
     def _in(self, dtype: Any) -> AnyArray:
-        """X in single precision if asked; doubles of a single-precision X are made part by part."""
-        return self._single if dtype == np.float32 and self.dtype != np.float32 else self._X
+        """Return X in this precision; doubles of a single-precision X are made part by part."""
+        if dtype == np.float32 and self.dtype != np.float32:
+            return self._single
+        return np.asarray(self._X)
 
 
 def _floats(X: Any) -> Any:
-    """A matrix of any library in single or double precision, or an error message."""
+    """Return a matrix of any library in single or double precision, or raise InvalidInput."""
     if X.dtype.kind not in "biuf":
         raise InvalidInput(f"X must hold real numbers, got {X.dtype} entries")
-    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+    if X.dtype in (np.float32, np.float64):
+        return X
+    return X.astype(np.float64)
 
 
 class SparseDesign(designs.Design):
@@ -134,10 +137,12 @@ class SparseDesign(designs.Design):
     def column_moments(self, weights: Array | None = None) -> designs.ColumnMoments:
         w = designs.weights_or_ones(weights, self.n_samples)
         X = self._X
-        total, row = w.sum(), np.repeat(np.arange(self.n_samples), np.diff(X.indptr))
+        total = w.sum()
+        row = np.repeat(np.arange(self.n_samples), np.diff(X.indptr))
         largest = np.asarray(abs(X).max(0).todense(), dtype=float).ravel()
         unit = np.maximum(largest, np.finfo(float).tiny)
-        part, share = X.data / unit[X.indices], w[row]
+        part = X.data / unit[X.indices]
+        share = w[row]
         mean = np.bincount(X.indices, share * part, self.dimension) / total
         filled = np.bincount(X.indices, share, self.dimension)
         off = np.bincount(X.indices, share * (part - mean[X.indices]) ** 2, self.dimension)
@@ -158,7 +163,7 @@ class FileDesign(designs.Design):
 
     @classmethod
     def of(cls, X: Any) -> FileDesign:
-        """From a memory map (n, d), or an error message."""
+        """Return the design of a memory map (n, d), or raise InvalidInput."""
         if X.ndim == 2 and X.dtype not in (np.float32, np.float64):
             raise InvalidInput(
                 f"X is a memory map of {X.dtype} entries, rows 0 to {len(X) - 1}: in double "
@@ -174,7 +179,8 @@ class FileDesign(designs.Design):
 
     def __init__(self, X: Any) -> None:
         super().__init__(X.shape, X.dtype)
-        self._X, self._name = X, str(getattr(X, "filename", None) or "")
+        self._X = X
+        self._name = str(X.filename or "")
         self._file: IO[bytes] | None = None
         self._row_bytes = self.dimension * self.dtype.itemsize
         if X.strides == (self._row_bytes, X.itemsize) and X.mode in ("r", "r+", "w+"):
@@ -219,12 +225,13 @@ class FileDesign(designs.Design):
             yield rows, self._read(rows, buffer[: rows.stop - rows.start])
 
     def _read(self, rows: slice, into: AnyArray | None = None) -> AnyArray:
-        """These rows, read into an array of their shape."""
+        """Return these rows, read into an array of their shape."""
         if self._file is None:
             return np.array(self._X[rows])
         if into is None:
             into = np.empty((rows.stop - rows.start, self.dimension), self.dtype)
-        view, done = memoryview(into.reshape(-1)).cast("B"), 0  # type: ignore[arg-type]
+        view = memoryview(into.reshape(-1)).cast("B")  # type: ignore[arg-type]
+        done = 0
         try:
             self._file.seek(self._first + rows.start * self._row_bytes)
             while done < len(view):
@@ -242,7 +249,8 @@ class FileDesign(designs.Design):
         )
 
 
-_NEAR = 30.0  # times s: no more than a digit and a half of m is lost in the products
+# Shifts m up to so many times the scale s lose no more than a digit and a half in the products.
+MOST_SCALES_OF_SHIFT = 30.0
 
 
 @dataclass(frozen=True)
@@ -259,11 +267,12 @@ class ScaleRows:
         return int(self.kept.sum()) + (self.constant is not None)
 
     def __call__(self, block: AnyArray) -> AnyArray:
-        kept = slice(None) if self.kept.all() else self.kept
+        if not self.kept.all():
+            block = block[:, self.kept]
         out = np.empty((len(block), self.dimension))
-        part = out if self.constant is None else out[:, :-1]
-        np.subtract(block[:, kept], self.shift[kept], out=part)
-        part /= self.scale[kept]
+        part = out[:, : block.shape[1]]
+        np.subtract(block, self.shift[self.kept], out=part)
+        part /= self.scale[self.kept]
         if self.constant is not None:
             out[:, -1] = self.constant
         return out
@@ -276,20 +285,24 @@ class BlockwiseDesign(designs.Design):
 
     def __init__(self, base: designs.Design, map: designs.Form, dimension: int) -> None:
         super().__init__((base.n_samples, dimension), np.float64)
-        self.base, self._map = base, map
+        self.base = base
+        self._map = map
 
     @property
     def rescaled(self) -> ScaleRows | None:
         """The map, where it scales every feature of `base` and adds none."""
-        one = self._map if isinstance(self._map, ScaleRows) else None
-        return one if one is not None and one.kept.all() and one.constant is None else None
+        rows = self._map
+        if not isinstance(rows, ScaleRows) or not rows.kept.all() or rows.constant is not None:
+            return None
+        return rows
 
     @cached_property
     def content(self) -> str:  # type: ignore[override]
         return self.base.content  # the map's own numbers may be rounded differently
 
     def column_moments(self, weights: Array | None = None) -> designs.ColumnMoments:
-        if (by := self.rescaled) is None:
+        by = self.rescaled
+        if by is None:
             return super().column_moments(weights)
         mean, deviation, largest = self.base.column_moments(weights)
         most = (largest + np.abs(by.shift)) / by.scale
@@ -314,24 +327,57 @@ def scaled(
     constant: float | None = None,
     near: bool | None = None,
 ) -> designs.Design:
-    """(x − shift)/scale of the features `kept` (d,), or all, and a column that is `constant`.
+    """Return the design of (x − shift)/scale of some features, and a column that is constant.
 
-    `near`: whether no shift is far beyond the deviation of its feature, if that is known: features
-    that are scaled already are then scaled once for both, and arrays may be copied.
+    Parameters
+    ----------
+    base : Design
+        X (n, d).
+    shift, scale : ndarray of shape (d,)
+        None for no shift.
+    kept : ndarray of bool of shape (d,), optional
+        The features; all if not given.
+    constant : float, optional
+        The entries of a further column.
+    near : bool, optional
+        Whether no shift is far beyond the deviation of its feature, if that is known. Features that
+        are scaled already are then scaled once for both, and arrays may be copied.
     """
-    known, move = near is not None, np.zeros(base.dimension) if shift is None else shift
-    rows = ScaleRows(move, scale, np.full(base.dimension, True) if kept is None else kept, constant)
+    if shift is None:
+        shift = np.zeros(base.dimension)
+    if kept is None:
+        kept = np.full(base.dimension, True)
+    rows = ScaleRows(shift, scale, kept, constant)
+    may_copy = near is not None
     if near is None:
-        near = isinstance(base, SparseDesign) or bool((np.abs(move) <= _NEAR * scale).all())
+        near = isinstance(base, SparseDesign) or _is_near(shift, scale)
     elif isinstance(base, BlockwiseDesign) and base.rescaled is not None:
-        first, near = base.rescaled, near and isinstance(base, ScaledDesign)
-        rows = replace(rows, shift=first.shift + first.scale * move, scale=first.scale * scale)
+        near = near and isinstance(base, ScaledDesign)
+        rows = _scaled_twice(base.rescaled, rows)
         base = base.base
-    if near and rows.kept.all() and not base.reading_is_dear:
+    return _design_of(base, rows, near, may_copy)
+
+
+def _design_of(base: designs.Design, rows: ScaleRows, near: bool, may_copy: bool) -> designs.Design:
+    """Return the quickest design of scaled rows that is accurate enough."""
+    if base.reading_is_dear:
+        return BlockwiseDesign(base, rows, rows.dimension)
+    if near and rows.kept.all():
         return ScaledDesign(base, rows)
-    if known and base.may_be_copied and not base.reading_is_dear:
+    if may_copy and base.may_be_copied:
         return ArrayDesign(rows(base.read_rows(slice(None))))
     return BlockwiseDesign(base, rows, rows.dimension)
+
+
+def _is_near(shift: Array, scale: Array) -> bool:
+    """Return whether products with X itself lose few digits to the shift."""
+    return bool((np.abs(shift) <= MOST_SCALES_OF_SHIFT * scale).all())
+
+
+def _scaled_twice(first: ScaleRows, second: ScaleRows) -> ScaleRows:
+    """Return what scales features at once as both do one after the other."""
+    shift = first.shift + first.scale * second.shift
+    return replace(second, shift=shift, scale=first.scale * second.scale)
 
 
 class ScaledDesign(BlockwiseDesign):
@@ -341,7 +387,8 @@ class ScaledDesign(BlockwiseDesign):
 
     def __init__(self, base: designs.Design, rows: ScaleRows) -> None:
         super().__init__(base, rows, rows.dimension)
-        self._width, self._by = base.dimension, rows
+        self._width = base.dimension
+        self._by = rows
         self.rows_are_cheap = base.rows_are_cheap
 
     @property
@@ -415,23 +462,27 @@ class DaskDesign(designs.Design):
         def send(what: Any) -> Any:  # as one key, whatever it is made of
             return dask.delayed(what, pure=False, traverse=False)
 
-        given, do = [send(item) for item in shared], dask.delayed(work, pure=False)
-        for begin in range(0, len(self._rows), 512):
-            some = range(begin, min(begin + 512, len(self._rows)))
-            tasks, places = [], self._places()
-            for i in some:
-                own = parts(self._rows[i]) if parts is not None else ()
-                held = places.get(str(self._chunks[i].key))
-                place = {"workers": held, "allow_other_workers": True} if held else {}
-                with dask.annotate(**place):
+        given = [send(item) for item in shared]
+        do = dask.delayed(work, pure=False)
+        for begin in range(0, len(self._rows), MOST_BLOCKS_AT_ONCE):
+            numbers = range(begin, min(begin + MOST_BLOCKS_AT_ONCE, len(self._rows)))
+            tasks = []
+            places = self._places()
+            for i in numbers:
+                own: tuple[Any, ...] = ()
+                if parts is not None:
+                    own = parts(self._rows[i])
+                with dask.annotate(**_at(places.get(str(self._chunks[i].key)))):
                     tasks.append(do(self._chunks[i], *given, *map(send, own)))
-            for i, found in zip(some, self._wait(tasks), strict=True):
-                yield self._rows[i], found
+            for i, result in zip(numbers, self._wait(tasks), strict=True):
+                yield self._rows[i], result
 
     def _places(self) -> dict[str, list[str]]:
-        """The workers that hold each persisted chunk: unasked, Dask sends rows to idle ones."""
+        """Return the workers that hold each persisted chunk: else Dask sends rows to idle ones."""
         cluster = sys.modules.get("distributed")
-        futures = [] if cluster is None else cluster.futures_of(self._X)
+        if cluster is None:
+            return {}
+        futures = cluster.futures_of(self._X)
         if not futures:
             return {}
         try:
@@ -442,7 +493,7 @@ class DaskDesign(designs.Design):
         return {str(key): list(held) for key, held in found.items() if held}
 
     def _wait(self, tasks: list[Any]) -> list[Any]:
-        """The results, or an error message for what kept Dask from them."""
+        """Return the results, or raise a sentence about what kept Dask from them."""
         dask: Any = import_module("dask")
         try:
             return list(dask.compute(*tasks))
@@ -461,18 +512,33 @@ class DaskDesign(designs.Design):
                     "lost the Dask scheduler; with a checkpoint the same call goes on from there "
                     "when a scheduler is back"
                 ) from None
-            for rows, chunk in zip(self._rows, self._chunks, strict=True):  # which cannot be read?
-                try:
-                    dask.compute(dask.delayed(np.shape)(chunk))
-                except Exception:
-                    raise InvalidInput(
-                        f"rows {rows.start} to {rows.stop - 1} of X cannot be read: {name}: {error}"
-                    ) from None
+            self._raise_if_unreadable(f"{name}: {error}")
             raise
+
+    def _raise_if_unreadable(self, reason: str) -> None:
+        """Raise with the first chunk that cannot be read, if there is one."""
+        dask: Any = import_module("dask")
+        for rows, chunk in zip(self._rows, self._chunks, strict=True):
+            try:
+                dask.compute(dask.delayed(np.shape)(chunk))
+            except Exception:
+                raise InvalidInput(
+                    f"rows {rows.start} to {rows.stop - 1} of X cannot be read: {reason}"
+                ) from None
+
+
+MOST_BLOCKS_AT_ONCE = 512  # sent to Dask together: their results are in memory at once
+
+
+def _at(workers: list[str] | None) -> dict[str, Any]:
+    """Return what tells Dask to work where rows are, if that is known."""
+    if not workers:
+        return {}
+    return {"workers": workers, "allow_other_workers": True}
 
 
 def open_design(X: Any) -> designs.Design:
-    """The design that holds X; nothing is read yet."""
+    """Return the design that holds X; nothing is read yet."""
     if isinstance(X, designs.Design):
         return X
     if isinstance(X, np.memmap):
