@@ -52,7 +52,7 @@ def check_outputs(*outputs: str | Path | None, inputs: Iterable[str | Path | Non
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    """Whether two names lead to one file: by hard links, or where neither is there yet."""
+    """Return whether two names lead to one file: by hard links, or where neither is there yet."""
     try:
         return os.path.samefile(one, other)
     except (OSError, ValueError):

@@ -326,7 +326,7 @@ def _copy_records(source: Store, target: Store) -> MergeReport:
 
 
 def same_result(record: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two records of one key have the same row, numbers within their bars.
+    """Return whether two records of one key have the same row, numbers within their bars.
 
     A prediction with a bar of its own may differ by the sum of both bars. Any other number, such
     as an overlap, may differ relatively by the accuracy that was asked for or that the predicted
@@ -350,7 +350,7 @@ def same_result(record: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _same_value(name: str, row: Row, other: Row, accuracy: float) -> bool:
-    """Whether a column of two rows is equal within its bars, or to a relative `accuracy`."""
+    """Return whether a column of two rows is equal within its bars, or to a relative `accuracy`."""
     mine = row[name]
     theirs = other[name]
     if mine == theirs:

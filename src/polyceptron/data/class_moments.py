@@ -57,7 +57,7 @@ class ClassMoments(NamedTuple):
 
     @property
     def varies(self) -> NDArray[np.bool_]:
-        """Which features vary within some class, beyond rounding: booleans (d,)."""
+        """Return which features vary within some class, beyond rounding: booleans (d,)."""
         largest_variance = np.einsum("caa->ca", self.covariances).max(0)
         return np.asarray(largest_variance > ROUNDING_OF_SQUARED_MEAN * (self.means**2).max(0))
 

@@ -395,17 +395,17 @@ class Design(ABC):
 
     @property
     def may_be_copied(self) -> bool:
-        """Whether X in double precision is small enough to be held in memory beside itself."""
+        """Return whether X in double precision is small enough for a copy in memory."""
         return 8 * self.n_samples * self.dimension <= COPY_BYTES
 
     @property
     def single_is_quicker(self) -> bool:
-        """Whether a product in single precision is cheaper, and safe for entries of this size."""
+        """Return whether a product in single precision is cheaper, and safe for such entries."""
         return self.dtype == np.float32 and self.squares_are_safe
 
     @property
     def squares_are_safe(self) -> bool:
-        """Whether squares of the entries stay inside single precision."""
+        """Return whether squares of the entries stay inside single precision."""
         largest = float(self.row_norms.max())  # within a factor √d of the largest entry
         return 1e-12 < largest < 1e12 * self.scale
 

@@ -1,4 +1,4 @@
-"""Whether a sparse matrix is what its format says, before compiled code relies on it.
+"""Return whether a sparse matrix is what its format says, before compiled code relies on it.
 
 When a sparse matrix is made or read from a file, scipy compares the lengths of its arrays and does
 not look at the indices inside them. Compiled products trust these: an index outside of the matrix

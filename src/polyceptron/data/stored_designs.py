@@ -53,7 +53,7 @@ class ArrayDesign(designs.Design):
 
     @property
     def single_is_quicker(self) -> bool:
-        """Whether the entries can be squared in single precision, and X be copied to it."""
+        """Return whether the entries can be squared in single precision, and X be copied to it."""
         small = self.dtype == np.float32 or self._X.nbytes <= designs.COPY_BYTES
         return small and self.squares_are_safe
 

@@ -261,7 +261,7 @@ class Watch:
 
     @property
     def is_silent(self) -> bool:
-        """Whether nobody asked for reports."""
+        """Return whether nobody asked for reports."""
         return self.callback is None and not self.verbose
 
     def step(

@@ -45,11 +45,11 @@ class Engine:
 
     @property
     def busy(self) -> bool:
-        """Whether any task is not yet handed back."""
+        """Return whether any task is not yet handed back."""
         return bool(self._running or self._suspects)
 
     def finished(self, timeout: float) -> list[CaseResult]:
-        """What has finished, after waiting up to `timeout` seconds for the first."""
+        """Return what has finished, after waiting up to `timeout` seconds for the first."""
         done, _ = wait(self._running, timeout, return_when=FIRST_COMPLETED)
         results: list[CaseResult] = []
         lost: list[Task] = []
@@ -99,7 +99,7 @@ class LocalEngine(Engine):
         self._running[future] = task
 
     def finished(self, timeout: float) -> list[CaseResult]:
-        """As for any engine; a suspect is tried when nothing else runs."""
+        """Return what has finished; a suspect is tried when nothing else runs."""
         if self._suspects and not self._running:
             self._alone = self._suspects.popleft()
             self.submit(self._alone)
@@ -304,7 +304,7 @@ class DaskEngine(Engine):
             ) from error
 
     def finished(self, timeout: float) -> list[CaseResult]:
-        """As for any engine; lost tasks go out again when what has arrived is stored."""
+        """Return what has finished; lost tasks go out again when what has arrived is stored."""
         while self._suspects:
             self.submit(self._suspects.popleft())
         return super().finished(timeout)

@@ -105,7 +105,7 @@ def _values_once(kind: str, name: str, entry: Entry[Any]) -> str:
 
 
 def _from_outside(entry: Entry[Any]) -> bool:
-    """Whether a member is not the package's own."""
+    """Return whether a member is not the package's own."""
     return not getattr(entry.make, "__module__", "").startswith("polyceptron.")
 
 

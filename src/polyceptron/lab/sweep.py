@@ -167,7 +167,7 @@ class _SweepRun:
 
     @property
     def is_over(self) -> bool:
-        """Whether every task was found, and all of them have come back."""
+        """Return whether every task was found, and all of them have come back."""
         busy = self._engine is not None and self._engine.busy
         return self._walk.is_over and not self._ready and not busy
 
@@ -206,7 +206,7 @@ class _SweepRun:
         self.report.count(results, time.monotonic() - self._begin)
 
     def _is_size_known(self) -> bool:
-        """Whether there are as many tasks as there may be workers, or all tasks were found."""
+        """Return whether there are as many tasks as workers at most, or all tasks were found."""
         return self._walk.is_over or len(self._ready) >= MAX_WORKERS
 
     def _start_engine(self) -> Engine:

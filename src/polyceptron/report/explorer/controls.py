@@ -86,7 +86,7 @@ class Number:
 
     @property
     def allowed(self) -> str:
-        """What is allowed, as a sentence."""
+        """Return what is allowed, as a sentence."""
         kind = "a number"
         if self.whole:
             kind = "a whole number"

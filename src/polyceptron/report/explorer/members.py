@@ -146,7 +146,7 @@ def slider_ends(kind: str, name: str, n_classes: int) -> tuple[float, float]:
 
 
 def _exists(kind: str, name: str, n_classes: int) -> bool:
-    """Whether there is such a member, for labels of so many classes."""
+    """Return whether there is such a member, for labels of so many classes."""
     try:
         if kind == "noise":
             md.as_channel(name).guess(n_classes)

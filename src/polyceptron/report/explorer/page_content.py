@@ -105,7 +105,7 @@ class PageContent:
 
     @property
     def status(self) -> tuple[str, list[str]]:
-        """At work on what, or ready; and what could not be computed to its end, and why."""
+        """Say what is being computed, and what could not be computed to its end, and why."""
         errors = [f"{_words_of(job)}: {job.reason}" for job in self.answers if job.reason]
         return self._status_line(), list(dict.fromkeys(errors))
 
@@ -136,7 +136,7 @@ class PageContent:
 
     @property
     def busy(self) -> bool:
-        """Whether there is more to come."""
+        """Return whether there is more to come."""
         running = [kept for kept in self.simulations if kept is not None and not kept.complete]
         return bool(self.missing or running)
 
@@ -239,7 +239,7 @@ def _is_known(
     limits: asking.Task,
     wait: bool,
 ) -> bool:
-    """Whether it is known what the range of α follows; ask for it, and wait a moment."""
+    """Return whether it is known what the range of α follows; ask for it, and wait a moment."""
     if work.wait([limits], 0.0):  # asking again would interrupt the curves
         return True
     work.request(session.name, asking.tasks_of(settings)[:2])

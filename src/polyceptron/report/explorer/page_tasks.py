@@ -45,7 +45,7 @@ FEW_CLASSES = 3  # for which every integral is a sum over a table, quick to mill
 
 
 def has_few_classes(settings: form.PageSettings) -> bool:
-    """Whether points are computed from tables, rather than sampled."""
+    """Return whether points are computed from tables, rather than sampled."""
     return settings.teacher.n_classes <= FEW_CLASSES
 
 
@@ -163,7 +163,7 @@ def key_of(task: Task) -> str:
 
 
 def is_slow(task: Task) -> bool:
-    """Whether a task may take more than a second, so that it must not hold up the others."""
+    """Return whether a task may take more than a second, so that it must not hold up the others."""
     settings = settings_of_task(task)
     k = settings.teacher.n_classes
     if not settings.equal_classes:
@@ -266,7 +266,7 @@ def _parts_of_curve(settings: form.PageSettings, estimator: Estimator) -> Iterat
 
 
 def _is_computed_at_once(settings: form.PageSettings, estimator: Estimator) -> bool:
-    """Whether all points cost as much as one: closed forms, and branches with shared tables."""
+    """Return whether all points cost as much as one: closed forms, branches with shared tables."""
     if not settings.equal_classes:
         return False
     if estimator.explicit:
@@ -275,7 +275,7 @@ def _is_computed_at_once(settings: form.PageSettings, estimator: Estimator) -> b
 
 
 def _shows_scores(settings: form.PageSettings) -> bool:
-    """Whether the page shows what takes longer than errors."""
+    """Return whether the page shows what takes longer than errors."""
     return settings.shown in form.SCORES and settings.equal_classes
 
 

@@ -218,7 +218,7 @@ def check_body(body: object, callbacks: Declared) -> object:
 
 
 def _is_of(kind: type, value: object) -> bool:
-    """Whether a value is of this type; True and False are no numbers."""
+    """Return whether a value is of this type; True and False are no numbers."""
     return isinstance(value, kind) and not isinstance(value, bool)
 
 

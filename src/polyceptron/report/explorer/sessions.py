@@ -39,7 +39,7 @@ class Session:
 
     @property
     def idle(self) -> bool:
-        """Whether none of its simulations is going on."""
+        """Return whether none of its simulations is going on."""
         return all(simulation.complete for simulation in self.simulations)
 
     def remove(self, slot: int) -> None:

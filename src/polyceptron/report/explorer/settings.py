@@ -150,13 +150,13 @@ class PageSettings:
 
     @property
     def teacher(self) -> md.AnyTeacher:
-        """What is to be learnt; the perceptron has two classes whatever k is."""
+        """Return what is to be learnt; the perceptron has two classes whatever k is."""
         prior, noise, features = (self.written(kind) for kind in NUMBERS)
         return _population(self.model, self.k, self.shares, self.separation, prior, noise, features)
 
     @property
     def has_shares(self) -> bool:
-        """Whether there is a slider for the share of each class."""
+        """Return whether there is a slider for the share of each class."""
         return self.model != "perceptron" and self.k <= len(SHARES)
 
     @property
@@ -177,18 +177,18 @@ class PageSettings:
 
     @property
     def noisy(self) -> bool:
-        """Whether labels are, by their noise or by what the features hide of the teacher."""
+        """Return whether labels are noisy, also by what the features hide of the teacher."""
         channel = self.teacher.label_channel
         return channel is not None and not channel.noiseless
 
     @property
     def equal_classes(self) -> bool:
-        """Whether all classes are alike."""
+        """Return whether all classes are alike."""
         return self.teacher.symmetric
 
     @property
     def finite_prior(self) -> bool:
-        """Whether the prior has finitely many values, so that there may be transitions."""
+        """Return whether the prior has finitely many values, so that there may be transitions."""
         return self.equal_classes and self.teacher.prior.support is not None
 
     def estimator(self, name: str) -> md.Estimator:
@@ -272,7 +272,7 @@ class PageSettings:
 
     @property
     def shown_options(self) -> list[str]:
-        """What the second figure can show of these classes."""
+        """Return what the second figure can show of these classes."""
         if self.equal_classes:
             return [name for name in SHOWN if name not in UNEQUAL_ONLY]
         return [name for name in SHOWN if name not in EQUAL_ONLY]
@@ -286,7 +286,7 @@ class PageSettings:
 
     @property
     def titles(self) -> tuple[str, str, str]:
-        """What the three figures are called."""
+        """Return what the three figures are called."""
         second = self.words("shown").capitalize()
         if self.shown in ORDER_PARAMETERS:
             second = "Order parameters"

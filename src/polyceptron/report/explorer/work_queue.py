@@ -64,7 +64,7 @@ class Job:
 
     @cached_property
     def kind(self) -> str:
-        """Which workers do it."""
+        """Return the kind of the workers that do it."""
         if self.task.get("kind") == SIMULATION:
             return SIMULATION
         if is_slow(self.task):
@@ -80,12 +80,12 @@ class Job:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing more is to come."""
+        """Return whether nothing more is to come."""
         return self.status not in ("waiting", "running")
 
     @property
     def killed(self) -> bool:
-        """Whether it failed for want of a worker, which says nothing about the task."""
+        """Return whether it failed for want of a worker, which says nothing about the task."""
         return self.status == "failed" and self.died
 
     def take(self, message: Message) -> None:
@@ -275,13 +275,13 @@ class WorkQueue:
         return worker.alive and not is_spent
 
     def _goes_on(self, job: Job, spent: float) -> bool:
-        """Whether the worker of a job shall go on after so many seconds."""
+        """Return whether the worker of a job shall go on after so many seconds."""
         with self._changed:
             kept = spent <= PATIENCE or self._is_wanted(job)
             return kept and not job.complete and not self._closed
 
     def _starts_again(self, job: Job, message: Message, fresh: bool) -> bool:
-        """Whether another worker shall do the job after this message."""
+        """Return whether another worker shall do the job after this message."""
         if "died" in message:
             job.deaths += 1
             return job.deaths < MAX_DEATHS
@@ -296,7 +296,7 @@ class WorkQueue:
             self._changed.notify_all()
 
     def _is_wanted(self, job: Job) -> bool:
-        """Whether any page waits for the job; a simulation is wanted until it is over."""
+        """Return whether any page waits for the job; a simulation is wanted until it is over."""
         if job.kind == SIMULATION:
             return not job.complete
         return any(job.key in keys for keys in self._wanted.values())

@@ -94,7 +94,7 @@ class WorkerProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process is still there."""
+        """Return whether the process is still there."""
         return self.process.poll() is None
 
     def kill(self) -> None:
