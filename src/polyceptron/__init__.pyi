@@ -29,6 +29,7 @@ from polyceptron.problem import Mixture as Mixture
 from polyceptron.problem import OneVsRest as OneVsRest
 from polyceptron.problem import Perceptron as Perceptron
 from polyceptron.problem import Prior as Prior
+from polyceptron.problem import Pruned as Pruned
 from polyceptron.problem import Spectrum as Spectrum
 from polyceptron.problem import Teacher as Teacher
 from polyceptron.problem import finite_prior as finite_prior

@@ -50,6 +50,7 @@ COLUMNS: tuple[str, ...] = (
     "biases",  # of a teacher's classes, where these were given in place of shares
     "gram",  # of a teacher's fields or a mixture's means: rows end with a semicolon
     "levels",  # of a mixture: fraction of the directions, variances, fraction of the gram
+    "prune",  # of the samples: which are kept, and what share of them
     "estimator",  # a name in ESTIMATORS: bayes, or that of a loss
     "ridge",
     "rate",  # of one-pass SGD: η₀, the chosen one where it is optimal
@@ -57,6 +58,7 @@ COLUMNS: tuple[str, ...] = (
     "intercept",  # True where the student has one
     "class_weight",  # balanced, or a weight for each class
     "alpha",  # n / d
+    "alpha_kept",  # n / d of the samples that are kept, where some are dropped
     "branch",  # one of BRANCHES (Bayes-optimal only); a figure may mark a transition here
     "m",  # overlap of estimate and teacher, per class direction
     "q",  # squared norm of the estimate, per class direction

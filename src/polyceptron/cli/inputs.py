@@ -24,6 +24,7 @@ from polyceptron.cli.options import (
     Noise,
     Plot,
     Prior,
+    Prune,
     Separation,
     Shares,
     Variances,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from polyceptron.problem import Estimator
 
 # Options of unequal classes; a command without them has a teacher of equal classes.
-UNEQUAL_CLASSES = ("shares", "biases", "gram", "mixture", "separation", "variances")
+UNEQUAL_CLASSES = ("shares", "biases", "gram", "mixture", "separation", "variances", "prune")
 
 
 def with_shared_options(
@@ -123,6 +124,7 @@ def read_population(
     mixture: IsMixture = False,
     separation: Separation = None,
     variances: Variances = None,
+    prune: Prune = None,
 ) -> Any:
     """Return the teacher or the mixture that the options describe; None is the model's own default.
 
@@ -138,11 +140,13 @@ def read_population(
         wrong = [f"--{name}" for name, value in of_teacher.items() if value != defaults[name]]
         if wrong:
             raise InvalidInput(f"a mixture has no teacher: leave out {', '.join(wrong)}")
+        if prune is not None:
+            raise InvalidInput("a mixture has no teacher's margins: leave out --prune")
         return _read_mixture(classes, **of_classes, **of_mixture)
     for name, value in of_mixture.items():
         if value is not None:
             raise InvalidInput(f"--{name} needs --mixture")
-    given: dict[str, Any] = _not_none(of_classes)
+    given: dict[str, Any] = _not_none({**of_classes, "prune": prune})
     teacher = make_teacher(model, classes, prior, noise, features, **given)
     if not teacher.features.isotropic:
         say(f"features: {teacher.features.describe()}")

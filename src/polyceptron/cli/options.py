@@ -170,6 +170,16 @@ Variances = Annotated[
         panel=UNEQUAL,
     ),
 ]
+Prune = Annotated[
+    str | None,
+    option(
+        "Train on a share of the samples, chosen by the teacher's margin: hard:0.5, easy:0.5 or "
+        "random:0.5.",
+        metavar="NAME",
+        show_default="all samples",
+        panel=PROBLEM,
+    ),
+]
 _ESTIMATOR = ("--estimator", "-e")
 # Which estimator a command takes if none is named: `default_estimator` in theory_commands.
 DEFAULT_ESTIMATOR = (

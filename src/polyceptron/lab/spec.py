@@ -153,6 +153,8 @@ class PopulationTable(_Table):
     shares: Numbers | None = None
     biases: Numbers | None = None
     gram: Numbers | None = None
+    n_classes: int | None = Field(default=None, ge=2, le=MAX_CLASSES)
+    prune: str | None = None
     separation: Numbers | None = None
     variances: Numbers | None = None
     levels: Numbers | None = None

@@ -54,6 +54,7 @@ POPULATION = (  # columns from which a population is made again
     "biases",
     "gram",
     "levels",
+    "prune",
 )
 STUDENT = ("ridge", "penalty", "intercept", "class_weight")  # what may be said of an estimator
 THEORY_BATCH = 8  # points of one theory task: they share work, yet a task stays short

@@ -7,6 +7,7 @@ from polyceptron.problem.order import ScalarOrder as ScalarOrder
 from polyceptron.problem.penalties import *
 from polyceptron.problem.populations import *
 from polyceptron.problem.priors import *
+from polyceptron.problem.pruned import Pruned as Pruned
 from polyceptron.problem.registry import Entry as Entry
 from polyceptron.problem.registry import Registry as Registry
 from polyceptron.problem.specs import *

@@ -30,6 +30,7 @@ from polyceptron.problem.channels import Channel, as_channel
 from polyceptron.problem.channels.correlated import biases_for, label_chances
 from polyceptron.problem.priors import Prior, WeightsRow, as_prior
 from polyceptron.problem.priors.prior import SingleRow
+from polyceptron.problem.pruned import Pruned
 from polyceptron.problem.registry import Parsed
 from polyceptron.problem.spectrum import Spectrum, as_spectrum
 
@@ -152,11 +153,23 @@ class Teacher(_Rule):
     gram: tuple[tuple[float, ...], ...] | None = None
 
     model: ClassVar[str] = "argmax"
-    takes: ClassVar[tuple[str, ...]] = ("prior", "noise", "features", "biases", "shares", "gram")
+    takes: ClassVar[tuple[str, ...]] = (
+        "prior",
+        "noise",
+        "features",
+        "biases",
+        "shares",
+        "gram",
+        "prune",
+    )
     common_shift: ClassVar[bool] = True  # a shift of all classes' weights changes no label
 
     @classmethod
-    def of_columns(cls, n_classes: int | None, **given: Any) -> Self:
+    def of_columns(cls, n_classes: int | None, **given: Any) -> Any:
+        """Return the teacher of these columns; with a column `prune` it is a `Pruned` one."""
+        prune = given.pop("prune", None)
+        if prune is not None:
+            return Pruned.of_text(cls.of_columns(n_classes, **given), prune)
         for name, shape in (("gram", (-1, -1)), ("biases", (-1,)), ("shares", (-1,))):
             if n_classes is None and name in given:
                 n_classes = len(pop.read_numbers(given[name], name, shape))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from polyceptron.checks import check_alphas
 from polyceptron.data.watching import uninterrupted
 from polyceptron.errors import InvalidInput
 from polyceptron.fit.erm import fit_erm, fit_erm_path
@@ -15,13 +16,15 @@ from polyceptron.fit.solvers.erm_fit import ERMFit
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.population import numbers_text
 from polyceptron.problem.populations import AnyTeacher
+from polyceptron.problem.pruned import Pruned
 from polyceptron.problem.specs import ERM, Estimator, Probabilities
 from polyceptron.rows import Row, make_row
 from polyceptron.sides.scores import population_scores
 from polyceptron.students.base import Student, StudentOrder
 from polyceptron.students.measuring import measured, n_samples, weights_law
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, student_order
-from polyceptron.theory.erm.rows import erm_parts, erm_rows
+from polyceptron.theory.erm.pruned_rows import check_spec_of_pruned, pruned_parts
+from polyceptron.theory.erm.rows import erm_parts
 from polyceptron.theory.separability import separable_up_to
 
 
@@ -39,7 +42,8 @@ class ErmStudent(Student):
         branch: str = "optimal",
         tol: float | None = None,
     ) -> list[Row]:
-        return erm_rows(teacher, self.spec, alpha, tol)
+        (rows,) = self.parts(teacher, [check_alphas(alpha)], branch=branch, tol=tol)
+        return rows
 
     def parts(
         self,
@@ -50,11 +54,16 @@ class ErmStudent(Student):
         tol: float | None = None,
         searched: float = math.inf,
     ) -> Iterator[list[Row]]:
-        yield from erm_parts(teacher, self.spec, parts, tol, searched)
+        if isinstance(teacher, Pruned):
+            yield from pruned_parts(teacher, self.spec, parts, tol, searched)
+        else:
+            yield from erm_parts(teacher, self.spec, parts, tol, searched)
 
     def order_parameters(
         self, teacher: AnyTeacher, alpha: float, tol: float | None = None
     ) -> StudentOrder:
+        if isinstance(teacher, Pruned):
+            teacher, alpha = teacher.kept, teacher.keep * alpha
         point, order, has_scale = student_order(teacher, self.spec, alpha, tol)
         return StudentOrder(order, point.uncertainty, point.status, point.ridge, has_scale)
 
@@ -78,6 +87,8 @@ class ErmStudent(Student):
         **settings: Any,
     ) -> list[Row]:
         specs: list[Any] = [self.spec, *also]
+        if isinstance(teacher, Pruned):
+            return _rows_of_pruned(teacher, specs, alpha, dimension, seed, **settings)
         if all(spec.sees_equal_classes(teacher) and not spec.intercept for spec in specs):
             return _rows_of_equal_classes(teacher, specs, alpha, dimension, seed, **settings)
         return _rows_of_unequal_classes(teacher, specs, alpha, dimension, seed, **settings)
@@ -115,6 +126,42 @@ def _rows_of_equal_classes(
         chances = _probabilities_of(fit, loss, teacher.n_classes)
         found = measured(fit.weights, truth, teacher, seed, test_samples, chances)
         rows.append(_row(teacher, spec, fit, found, alpha, dimension, n, seed))
+    return rows
+
+
+def _rows_of_pruned(
+    population: Pruned,
+    specs: Sequence[ERM],
+    alpha: float,
+    dimension: int,
+    seed: int,
+    *,
+    solver: str = "auto",
+    tol: float = 1e-8,
+    test_samples: int | None = None,
+) -> list[Row]:
+    """Fit every specification to the samples that are kept of round(αd); errors are of fresh ones.
+
+    A ridge 'optimal' is the theory's best for the selection.
+    """
+    n = n_samples(alpha, dimension)
+    teacher = population.teacher
+    X, y, truth = population.sample(n, dimension, seed)
+    rows = []
+    for spec in specs:
+        check_spec_of_pruned(spec)
+        kept_alpha = population.keep * alpha
+        settings: dict[str, Any] = {"n_classes": teacher.n_classes, "tol": tol}
+        if spec.penalty is None:
+            ridge = _ridge_of(spec, population.kept, kept_alpha)
+            fit = fit_erm(X, y, spec.loss, ridge, solver=solver, **settings)
+        else:
+            fit = fit_erm(X, y, spec.loss, penalty=spec.penalty, **settings)
+        uninterrupted(fit)
+        chances = _probabilities_of(fit, spec.loss, teacher.n_classes)
+        found = measured(fit.weights, truth, teacher, seed, test_samples, chances)
+        row = _row(population, spec, fit, found, alpha, dimension, n, seed)
+        rows.append(row | {"alpha_kept": len(y) / dimension})
     return rows
 
 

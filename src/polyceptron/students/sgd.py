@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 
+from polyceptron.data.checks import Labels
 from polyceptron.numerics import Array
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.populations import AnyTeacher, check_teacher
@@ -51,8 +52,9 @@ class SGDStudent(Student):
         check_teacher(teacher)
         n = n_samples(alpha, dimension)
         X, y, truth = teacher.sample(n, dimension, seed)
+        specs = [self.spec, *cast(Sequence[SGD], also)]
         rows = []
-        for student in (self, *(replace(self, spec=spec) for spec in also)):
+        for student in map(SGDStudent, specs):
             rule = student._rule_for(teacher, alpha)
             weights = one_pass(X, y, rule, teacher.n_classes)
             status = Status.OK
@@ -82,7 +84,7 @@ class SGDStudent(Student):
         return self.spec
 
 
-def one_pass(X: Array, y: Array, rule: SGD, n_classes: int) -> Array:
+def one_pass(X: Array, y: Labels, rule: SGD, n_classes: int) -> Array:
     """Return the weights (d, k) after one pass over X (n, d), y (n,) from weights 0.
 
     The rate follows the number of samples seen before the step, α = n_seen/d. The last batch may

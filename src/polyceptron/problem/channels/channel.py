@@ -55,7 +55,15 @@ class Channel(ABC):
     name: str
     accuracy: ClassVar[float] = 0.0  # absolute error of the chances it gives, rounding apart
     noiseless: bool = False  # whether the label is a function of the fields
+    # Whether labels are those of samples chosen by their fields: then the student's fields on
+    # training samples are not Gaussian, and the chances of the labels sum to 1 on average only.
+    selects: ClassVar[bool] = False
     utility_variance: float | None = None  # Δ of utilities that are fields plus Gaussian noise
+
+    @property
+    def transitions(self) -> tuple[float, ...]:
+        """The gaps of the teacher's fields at which Z changes, on the scale `width`."""
+        return (0.0,)
 
     @abstractmethod
     def width(self, variance: float) -> float:

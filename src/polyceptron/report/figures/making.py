@@ -13,7 +13,14 @@ from polyceptron.lab.results import write_csv
 from polyceptron.pictures.matplotlib_figure import check_drawing, save_figure
 from polyceptron.report.figures import bayes_figures as bayes
 from polyceptron.report.figures import erm_figures as erm
-from polyceptron.report.figures import evidence_figure, margin_figure, rivals_figure, set_figures
+from polyceptron.report.figures import (
+    evidence_figure,
+    margin_figure,
+    one_pass_figure,
+    pruned_figure,
+    rivals_figure,
+    set_figures,
+)
 from polyceptron.report.figures import mixture_figures as mixed
 from polyceptron.report.figures import noisy_figures as noisy
 from polyceptron.report.figures.agreement import agreement
@@ -42,6 +49,8 @@ FIGURES: dict[str, FigureSpec] = {
         bayes.amp_trajectory,
         margin_figure.margin_laws,
         rivals_figure.rival_rules,
+        one_pass_figure.one_pass,
+        pruned_figure.choosing_data,
         noisy.noisy_curves,
         noisy.separable_alphas,
         noisy.calibration_of_softmax,

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -213,10 +213,14 @@ class Scales(NamedTuple):
         """The largest gap that the student's fields reach."""
         return CUTOFF * self.sigma
 
-    def gap_breaks(self) -> Array:
-        """Break points of the student's gap: both scales, on both sides of the boundary."""
+    def gap_breaks(self, transitions: Sequence[float] = (0.0,)) -> Array:
+        """Return break points of the student's gap: both scales, on both sides of the boundary.
+
+        `transitions` are the gaps at which the label's chance changes, 0 for the boundary.
+        """
         both_sides = np.append(-GAUSS_BREAKS[:0:-1], GAUSS_BREAKS)
-        sets = [self.width * both_sides, self.sigma * both_sides]
+        sets = [place + self.width * both_sides for place in transitions]
+        sets.append(self.sigma * both_sides)
         return blend_breaks(sets, self.low, self.high)
 
     def second_breaks(self, *more: Array) -> Array:
@@ -244,6 +248,16 @@ def field_scales(channel: Channel, order: ScalarOrder, n_classes: int) -> Scales
     if chance_at_edge > IMPROBABLE_LABEL:
         return Scales(sigma, width, -CUTOFF * sigma)
     return Scales(sigma, width, -CUTOFF * width)
+
+
+def transition_gaps(channel: Channel, order: ScalarOrder) -> list[float]:
+    """Return the student's gaps at which the label's chance changes: those of the teacher / slope.
+
+    Only 0 where the student's fields tell nothing of the teacher's.
+    """
+    if order.slope <= 0:
+        return [0.0]
+    return [gap / order.slope for gap in channel.transitions]
 
 
 def average(
@@ -338,7 +352,7 @@ class PanelsTwo(FieldsRule):
     ) -> Averaging:
         """Place panels on the student's own coordinate of the gap."""
         own = student.coordinates
-        breaks = field_scales(channel, order, 2).gap_breaks()
+        breaks = field_scales(channel, order, 2).gap_breaks(transition_gaps(channel, order))
         nodes, weights = panel_rule(own.line_breaks(breaks, order.V), self.orders[level])
 
         def averages(order: ScalarOrder) -> Averages:
@@ -371,10 +385,11 @@ class PanelsThree(FieldsRule):
         V = order.V
         n_nodes = self.orders[level]
         scales = field_scales(channel, order, 3)
+        transitions = transition_gaps(channel, order)
         narrow = student.coordinates
         wide = narrow.wide(scales.width, V)
         plane = wide or narrow
-        row, weight_row = panel_rule(plane.line_breaks(scales.gap_breaks(), V), n_nodes)
+        row, weight_row = panel_rule(plane.line_breaks(scales.gap_breaks(transitions), V), n_nodes)
         columns = plane.plane_breaks(row, scales.second_breaks(), V)
         along, weights = panel_rule(np.ascontiguousarray(columns), n_nodes)
         weights = weights * weight_row[:, None]

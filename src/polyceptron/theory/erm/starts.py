@@ -44,7 +44,7 @@ def quadratic_guess(problem: Problem) -> Array:
     h, beta = _expansion(problem)
     square = solve_square(
         problem.n_classes,
-        problem.channel.signal(problem.n_classes),
+        _signal(problem),
         problem.alpha,
         problem.ridge / h,
         problem.weights.spectrum,
@@ -72,9 +72,16 @@ def _guess_of_hard_margin(problem: Problem) -> Array:
     With many data τ and √q grow as α, where τ of least squares grows as √α.
     """
     k = problem.n_classes
-    square = solve_square(
-        k, problem.channel.signal(k), problem.alpha, 1.0, problem.weights.spectrum
-    ).order
+    square = solve_square(k, _signal(problem), problem.alpha, 1.0, problem.weights.spectrum).order
     # Fields are at least twice those of least squares: a margin of 1 asks for it.
     scale = max(2.0, math.sqrt(square.tau**3 / (3 * square.q)))
     return np.log([square.tau, square.q * scale**2, square.V])
+
+
+def _signal(problem: Problem) -> float:
+    """Return the channel's signal c, below the bound c² < 1/k that Gaussian fields set.
+
+    Samples that were chosen for their large margins may have a larger one.
+    """
+    k = problem.n_classes
+    return min(problem.channel.signal(k), 0.99 / math.sqrt(k))

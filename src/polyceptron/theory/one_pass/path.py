@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.integrate import OdeSolution, solve_ivp
@@ -141,34 +142,32 @@ class OnePassPath:
         tolerance = RELATIVE_TOLERANCE
         if self.step.sampled:
             tolerance = SAMPLED_RELATIVE_TOLERANCE
-        found = solve_ivp(
-            self._slope,
-            (math.sqrt(low), math.sqrt(high)),
-            start,
-            method="LSODA",
-            dense_output=True,
-            events=self._overflows(),
-            rtol=tolerance,
-            atol=ABSOLUTE_SHARE * tolerance,
-            jac=self._jacobian,
-            lband=0,
-            uband=0,
-        )
-        if found.status != 0:
+        settings: dict[str, Any] = {
+            "method": "LSODA",
+            "dense_output": True,
+            "events": _Overflow(),
+            "rtol": tolerance,
+            "atol": ABSOLUTE_SHARE * tolerance,
+            "jac": self._jacobian,
+            "lband": 0,
+            "uband": 0,
+        }
+        found = solve_ivp(self._slope, (math.sqrt(low), math.sqrt(high)), start, **settings)
+        if found.status != 0 or found.sol is None:
             raise ComputationFailed(
                 f"the weights of one-pass SGD grow beyond all bounds before alpha = {high:g}"
             )
         self._pieces.append(found.sol)
         self._ends.append(high)
 
-    def _overflows(self):  # type: ignore[no-untyped-def]
-        """Return the event that ends an integration: weights as large as `LARGEST_NOISE`."""
 
-        def room(u: float, state: Array) -> float:
-            return LARGEST_NOISE - float(np.abs(state).max())
+class _Overflow:
+    """The event that ends an integration: weights as large as `LARGEST_NOISE`."""
 
-        room.terminal = True  # type: ignore[attr-defined]
-        return room
+    terminal = True
+
+    def __call__(self, u: float, state: Array) -> float:
+        return LARGEST_NOISE - float(np.abs(state).max())
 
 
 def _n_estimates(step: Step) -> int:

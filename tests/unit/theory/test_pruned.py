@@ -1,0 +1,249 @@
+"""Data chosen by margin: shares, label chances, limits, fits at d = 300, the shell and sweeps."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+from typer.testing import CliRunner
+
+import polyceptron as pc
+from polyceptron.cli import app
+from polyceptron.lab.spec import parse_spec
+from polyceptron.lab.tasks import compute_rows, expand
+from polyceptron.problem.channels.kept import KeptLabels, margin_of_share, share_above
+from polyceptron.problem.populations import make_population
+from polyceptron.students import student_of
+
+RULE = pc.ERM("cross-entropy", 0.2)
+
+
+def row_of(teacher: object, rule: object, alpha: float) -> dict[str, object]:
+    return student_of(rule).rows(teacher, [alpha])[0]
+
+
+@pytest.mark.parametrize("k", [2, 3, 10, 100])
+def test_share_of_margins(k: int) -> None:
+    """P(margin > c) by drawn fields; at k = 2 it is P(|z₁ − z₂| > c) = 2Φ(−c/√2)."""
+    fields = np.sort(np.random.default_rng(0).standard_normal((200_000, k)), axis=1)
+    margins = fields[:, -1] - fields[:, -2]
+    for c in (0.2, 1.0):
+        share = (margins > c).mean()
+        spread = math.sqrt(share * (1 - share) / len(margins))
+        assert abs(share_above(c, k) - share) < 4.5 * spread
+    assert share_above(margin_of_share(0.3, k), k) == pytest.approx(0.3, abs=1e-12)
+    assert share_above(0.7, 2) == pytest.approx(2 * norm.cdf(-0.7 / math.sqrt(2)), abs=1e-12)
+
+
+@pytest.mark.parametrize("which", ["hard", "easy"])
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_chances_of_kept_labels(k: int, which: str) -> None:
+    """Z by drawn fields around given means, its slopes by differences, and the signal."""
+    rng = np.random.default_rng(1)
+    channel = KeptLabels(k, 0.4, which)
+    n = 400_000
+    means = np.sort(rng.standard_normal(k))[::-1] * 0.7
+    gaps = np.sort(means[0] - means[1:])[:, None]
+    v = 0.5
+
+    def kept(z: np.ndarray) -> np.ndarray:
+        top = np.sort(z, axis=1)
+        above = top[:, -1] - top[:, -2] > channel.margin
+        return above if which == "easy" else ~above
+
+    z = means + math.sqrt(v) * rng.standard_normal((n, k))
+    inside = kept(z) & (z.argmax(1) == 0)
+    spread = inside.std() / math.sqrt(n) / 0.4
+    law = channel.label_law(gaps, v, k)
+    assert abs(law.z[0] - inside.mean() / 0.4) < 4.5 * spread + 1e-9
+    for h in range(k - 1):
+        step = 1e-5 * (np.arange(k - 1) == h)[:, None]
+        change = channel.label_law(gaps + step, v, k).z - channel.label_law(gaps - step, v, k).z
+        assert law.slopes[h, 0] == pytest.approx(change[0] / 2e-5, rel=1e-4, abs=1e-7)
+    z = rng.standard_normal((n, k))
+    up = z.max(1) * kept(z) / 0.4 / (k - 1)
+    assert abs(up.mean() - channel.signal(k)) < 4.5 * up.std() / math.sqrt(n)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_keeping_nearly_all_is_the_teacher(k: int) -> None:
+    """keep → 1: hard and easy both tend to all samples, and α_kept to α."""
+    plain = row_of(pc.Teacher(k), RULE, 3.0)["generalisation_error"]
+    for which in ("hard", "easy"):
+        row = row_of(pc.Pruned(pc.Teacher(k), 1 - 1e-6, which), RULE, 3.0)
+        assert row["generalisation_error"] == pytest.approx(plain, abs=1e-4)
+        assert row["alpha"] == 3.0
+    whole = row_of(pc.Pruned(pc.Teacher(k), 1.0), RULE, 3.0)
+    assert whole["generalisation_error"] == plain
+
+
+def test_random_is_fewer_samples() -> None:
+    fewer = row_of(pc.Teacher(3), RULE, 1.5)
+    row = row_of(pc.Pruned(pc.Teacher(3), 0.5, "random"), RULE, 3.0)
+    assert row["generalisation_error"] == fewer["generalisation_error"]
+    assert row["alpha_kept"] == 1.5
+
+
+def test_large_ridge_is_the_hebb_rule_of_kept_samples() -> None:
+    """λ → ∞: W ∝ Σ x(e_y − 1/k)ᵀ over kept samples, m = α'c/λ and q − m² from their spread.
+
+    A kept sample's x is Gaussian but along the teacher, which adds nothing to q − m² at large d:
+    q − m² = α'/(kλ²), so τ = c√(kα') with c the signal of the kept labels.
+    """
+    for k in (2, 3):
+        for which in ("hard", "easy"):
+            population = pc.Pruned(pc.Teacher(k), 0.4, which)
+            row = row_of(population, pc.ERM("square", 1e6), 5.0)
+            c = population.kept.channel.signal(k)
+            rho = row["m"] / math.sqrt(row["q"])
+            assert rho / math.sqrt(1 - rho**2) == pytest.approx(c * math.sqrt(k * 2.0), rel=1e-3)
+
+
+def test_easy_labels_of_two_classes_by_quadrature() -> None:
+    """The mean loss of training samples at weights that are given, for k = 2."""
+    channel = KeptLabels(2, 0.5, "easy")
+    c = margin_of_share(0.5, 2)
+    # E z_y over |gap| > c: half the mean of the gap there
+    mean_gap = quad(lambda g: 2 * g * norm.pdf(g, scale=math.sqrt(2)), c, 20)[0] / 0.5
+    assert channel.signal(2) == pytest.approx(mean_gap / 2, rel=1e-8)
+
+
+def test_where_hard_beats_random() -> None:
+    """Keep one half, ridge 0.2: at k = 2 between α = 4 and 8, at k = 3 beyond 8."""
+    for k, before, after in ((2, 4.0, 8.0), (3, 8.0, 16.0)):
+        for alpha, hard_wins in ((before, False), (after, True)):
+            errors = {
+                which: row_of(pc.Pruned(pc.Teacher(k), 0.5, which), RULE, alpha)
+                for which in ("hard", "random")
+            }
+            hard, chance = (errors[w]["generalisation_error"] for w in ("hard", "random"))
+            assert (hard < chance) == hard_wins
+
+
+FITTED = [
+    (2, "hard", 0.5, RULE, 1e-5),
+    (2, "easy", 0.3, pc.ERM("hinge", 0.5), 1e-5),
+    (3, "hard", 0.5, RULE, 1e-4),
+    (3, "easy", 0.5, pc.ERM("square", 1.0), 1e-4),
+    (3, "random", 0.5, RULE, 1e-4),
+]
+
+
+@pytest.mark.parametrize(("k", "which", "keep", "rule", "bar"), FITTED, ids=str)
+def test_fits(k: int, which: str, keep: float, rule: pc.ERM, bar: float) -> None:
+    """Means over 20 fits at d = 300 within 4.5 standard errors and 3/d."""
+    alpha, d, runs = 5.0, 300, 20
+    population = pc.Pruned(pc.Teacher(k), keep, which)
+    theory = row_of(population, rule, alpha)
+    assert theory["uncertainty"] < bar
+    drawn = [student_of(rule).simulate(population, alpha, d, seed)[0] for seed in range(runs)]
+    names = ["m", "generalisation_error", "training_error"]
+    if rule.name != "square":  # its loss also acts along (1, …, 1), which no theory follows
+        names.append("training_loss")
+    for name in names:
+        values = np.array([row[name] for row in drawn])
+        error = values.std(ddof=1) / math.sqrt(runs)
+        allowed = 4.5 * error + 3 / d * (1 + abs(theory[name]))
+        assert abs(values.mean() - theory[name]) < allowed, (name, values.mean(), theory[name])
+    assert drawn[0]["alpha_kept"] == pytest.approx(keep * alpha, abs=1 / d)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["hard", "easy"])
+def test_fits_of_ten_classes(which: str) -> None:
+    """By random points above three classes."""
+    population = pc.Pruned(pc.Teacher(10), 0.5, which)
+    theory = row_of(population, RULE, 10.0)
+    assert theory["uncertainty"] < 3e-3
+    drawn = [student_of(RULE).simulate(population, 10.0, 300, seed)[0] for seed in range(10)]
+    errors = np.array([row["generalisation_error"] for row in drawn])
+    allowed = 4.5 * errors.std(ddof=1) / math.sqrt(10) + 3 / 300 + theory["uncertainty"]
+    assert abs(errors.mean() - theory["generalisation_error"]) < allowed
+
+
+def test_both_ends_of_alpha() -> None:
+    """Without data there is chance; with plenty the noiseless rule is learnt, hard or easy."""
+    for which in ("hard", "easy"):
+        population = pc.Pruned(pc.Teacher(3), 0.5, which)
+        assert row_of(population, RULE, 0.0)["generalisation_error"] == pytest.approx(2 / 3)
+        assert row_of(population, RULE, 1e-4)["generalisation_error"] > 0.65
+    last = row_of(pc.Pruned(pc.Teacher(2), 0.5, "hard"), RULE, 1e4)
+    assert last["generalisation_error"] < 2e-3
+    assert last["uncertainty"] < 1e-5
+
+
+def test_sample_keeps_the_smallest_margins() -> None:
+    X, y, weights = pc.Pruned(pc.Teacher(3), 0.25, "hard").sample(200, 20, seed=3)
+    whole, labels, same = pc.Teacher(3).sample(200, 20, seed=3)
+    assert np.array_equal(weights, same)
+    fields = np.sort(whole @ weights / math.sqrt(20), axis=1)
+    order = np.sort(np.argsort(fields[:, -1] - fields[:, -2])[:50])
+    assert np.array_equal(X, whole[order])
+    assert np.array_equal(y, labels[order])
+
+
+def test_columns_are_read_back() -> None:
+    population = pc.Pruned(pc.Teacher(4, features="power:1.2:50"), 0.25, "easy")
+    assert make_population(**population.columns) == population
+
+
+def test_shell_and_sweep(tmp_path: Path) -> None:
+    asked = ["curve", "-k", "2", "-e", "cross-entropy", "--ridge", "0.2", "--alpha", "4"]
+    found = CliRunner().invoke(
+        app, [*asked, "--prune", "hard:0.5", "--csv", str(tmp_path / "c.csv")]
+    )
+    assert found.exit_code == 0
+    assert "hard:0.5" in (tmp_path / "c.csv").read_text(encoding="utf-8")
+    spec = parse_spec(
+        """
+        [population]
+        n_classes = 2
+        prune = "hard:0.5"
+        [[grid]]
+        sources = ["theory", "erm"]
+        estimators = ["cross-entropy"]
+        ridge = [0.2]
+        alpha = [4.0]
+        dimension = [100]
+        """
+    )
+    rows = [row for task in expand(spec) for row in compute_rows(task)]
+    assert {row["source"] for row in rows} == {"theory", "erm"}
+    assert all(row["prune"] == "hard:0.5" and row["alpha_kept"] == 2.0 for row in rows)
+
+
+WRONG = [
+    ({"keep": 0.0}, "above 0"),
+    ({"keep": 1.5}, "at most 1"),
+    ({"keep": "half"}, "at most 1"),
+    ({"which": "odd"}, "'hard', 'easy' or 'random'"),
+    ({"probe": 0.5}, "probe"),
+]
+
+
+@pytest.mark.parametrize(("given", "words"), WRONG, ids=str)
+def test_bad_input(given: dict[str, object], words: str) -> None:
+    with pytest.raises(pc.InvalidInput, match=words):
+        pc.Pruned(pc.Teacher(3), **given)
+
+
+def test_refused() -> None:
+    for teacher in (pc.Teacher(3, noise="flips:0.1"), pc.Teacher(3, biases=(1, 0, 0)), 3):
+        with pytest.raises(pc.InvalidInput, match="classes are alike"):
+            pc.Pruned(teacher)
+    population = pc.Pruned(pc.Teacher(3))
+    for rule in ("bayes", "class-means", "lda", "one-vs-rest", "sgd:1"):
+        with pytest.raises(pc.InvalidInput):
+            row_of(population, rule, 1.0)
+        with pytest.raises(pc.InvalidInput):
+            student_of(rule).simulate(population, 1.0, 20, 0)
+    with pytest.raises(pc.InvalidInput, match="intercept"):
+        row_of(population, pc.ERM(intercept=True), 1.0)
+    with pytest.raises(pc.InvalidInput):
+        pc.erm_fixed_point(population, RULE, 1.0)
+    with pytest.raises(pc.InvalidInput):
+        pc.separability(population)
