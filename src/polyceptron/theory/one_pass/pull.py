@@ -37,13 +37,14 @@ from polyceptron.problem.losses import Loss
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.populations import AnyTeacher
 from polyceptron.sides.fields.integrand import Averaging
-from polyceptron.sides.scalar import LEVEL_ABOVE_THREE_CLASSES, SMALLEST_NORM, FieldsSide
+from polyceptron.sides.scalar import SMALLEST_NORM, FieldsSide
 
 # A proximal step of V moves the fields by V‖f‖, and f is a difference divided by V: the averages
 # err by V and by 1e-16/V (tests/unit/theory/test_one_pass.py: hinges against quadrature).
 SMALL_STEP = 1e-7
 # The coarser level beside it errs by 1e-6 (same test), and is the other estimate.
 LEVEL_OF_PANELS = 2
+LEVEL_OF_POINTS = 1  # random points err by about 1e-4
 LATTICE_STEP = 0.7  # of ln τ and ln q: points serve laws this near as well as their own
 SMALLEST_PLACED_TAU = 0.1  # below these, fields are so small that all laws look alike
 SMALLEST_PLACED_NORM = 0.01
@@ -214,7 +215,7 @@ def _points_nearby(fields: FieldsSide, tau_steps: int, q_steps: int) -> Averagin
     """Return the averages by points placed for the law at a point of the lattice."""
     tau = math.exp(LATTICE_STEP * tau_steps)
     q = math.exp(LATTICE_STEP * q_steps)
-    return fields.averages(LEVEL_ABOVE_THREE_CLASSES, ScalarOrder(tau, q, SMALL_STEP))
+    return fields.averages(LEVEL_OF_POINTS, ScalarOrder(tau, q, SMALL_STEP))
 
 
 def step_averages(teacher: AnyTeacher, loss: Loss) -> Step:
