@@ -56,7 +56,7 @@ class SGDStudent(Student):
         rows = []
         for student in map(SGDStudent, specs):
             rule = student._rule_for(teacher, alpha)
-            weights = one_pass(X, y, rule, teacher.n_classes)
+            weights = weights_after_one_pass(X, y, rule, teacher.n_classes)
             status = Status.OK
             last_rate = rule.rate_at(alpha) / rule.batch
             if last_rate > largest_stable_rate(teacher, rule.loss):
@@ -84,7 +84,7 @@ class SGDStudent(Student):
         return self.spec
 
 
-def one_pass(X: Array, y: Labels, rule: SGD, n_classes: int) -> Array:
+def weights_after_one_pass(X: Array, y: Labels, rule: SGD, n_classes: int) -> Array:
     """Return the weights (d, k) after one pass over X (n, d), y (n,) from weights 0.
 
     The rate follows the number of samples seen before the step, α = n_seen/d. The last batch may
