@@ -28,15 +28,18 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.interpolate import BarycentricInterpolator
 
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.special import ChebyshevProxy, chebyshev_proxy
 from polyceptron.problem.channels import Channel, Flips
 from polyceptron.sides.fields.information import few_moments, known_entropy, many_excess
 
-_MANY_ERROR = 2e-5  # relative, of I at k ≥ 4 and k ≤ 100; finer rules changed it by less
-_FEW_ERROR = 3e-11  # of the panels
-_TOP = 2 * (1 - 2e-3 / math.pi) ** 2 - 1  # y at θ = 1e-3; beyond, smooth functions are continued
+# Relative error of I at 4 ≤ k ≤ 100: finer rules changed it by less.
+ERROR_ABOVE_THREE_CLASSES = 2e-5
+ERROR_OF_PANELS = 3e-11
+SMALLEST_ANGLE = 1e-3  # θ; beyond, smooth functions are continued
+HIGHEST_Y = 2 * (1 - 2 * SMALLEST_ANGLE / math.pi) ** 2 - 1
 
 EntropyTable = tuple[Callable[[AnyArray], AnyArray], float]
 """The pair of functions (2, n) of one coordinate, and the relative error of both."""
@@ -53,19 +56,20 @@ class Coordinate(NamedTuple):
 
 
 def _sine(y: AnyArray) -> AnyArray:
-    """sin θ at y, in which functions even about θ = π/2 are series."""
+    """Return sin θ at y, in which functions even about θ = π/2 are series."""
     return np.sin(0.5 * math.pi * (1 - np.sqrt(0.5 * (y + 1))))
 
 
 def _sine_rate(y: AnyArray) -> AnyArray:
+    """Return dy/d ln sin θ at y."""
     return -((4 / math.pi) ** 2) * _sine(y) / np.sinc(0.5 * np.sqrt(0.5 * (y + 1)))
 
 
-ANGLE = Coordinate(-1.0, _TOP, 0.0, _sine, _sine_rate)
+ANGLE = Coordinate(-1.0, HIGHEST_Y, 0.0, _sine, _sine_rate)
 
 
 class ChannelTable:
-    """I and Ψ_out of one channel; build with `channel_table`."""
+    """The functions I and Ψ_out of one channel; build with `channel_table`."""
 
     def __init__(self, channel: Channel, n_classes: int) -> None:
         self.delta = channel.utility_variance
@@ -73,13 +77,19 @@ class ChannelTable:
         if self.delta is not None:
             self.pair, self.error = argmax_table(n_classes, channel.guess(n_classes))
         else:
-            self.narrow = channel.width(0.0) ** 2
-            ends, root = (0.0, 0.5 * math.log1p(1 / self.narrow)), math.sqrt(self.narrow)
-            place = Coordinate(*ends, self.narrow, lambda x: root * np.exp(x), lambda _: 1.0)
-            self.pair, self.error = own_table(channel, n_classes, place)
+            narrowest = channel.width(0.0)
+            self.narrow = narrowest**2
+            coordinate = Coordinate(
+                low=0.0,
+                high=0.5 * math.log1p(1 / self.narrow),
+                narrow=self.narrow,
+                width=lambda x: narrowest * np.exp(x),
+                rate=lambda _: 1.0,
+            )
+            self.pair, self.error = own_table(channel, n_classes, coordinate)
 
     def __call__(self, v: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """I and Ψ_out at residual variance v (n,)."""
+        """Return I and Ψ_out at residual variance v (n,)."""
         if self.delta is not None:
             theta = np.arctan2(np.sqrt(v + self.delta), np.sqrt(np.maximum(1 - v, 0.0)))
             place = 2 * (1 - 2 * theta / math.pi) ** 2 - 1
@@ -98,15 +108,15 @@ channel_table = lru_cache(maxsize=64)(ChannelTable)
 
 @lru_cache(maxsize=64)
 def argmax_table(k: int, guess: float) -> EntropyTable:
-    """y ↦ (sin θ · I, excess/sin θ) of Gaussian utilities."""
+    """Return y ↦ (sin θ · I, excess/sin θ) of Gaussian utilities, and its error."""
     if guess > 0:
         return own_table(Flips(guess * (k - 1)), k, ANGLE)
     home = files("polyceptron.sides.fields").joinpath("argmax_entropy.json")
     data = json.loads(home.read_text())
     if k <= 3:  # what `few_pair` gave
-        return ChebyshevProxy(-1.0, _TOP, np.array(data["few"][str(k)]), np.zeros(2)), _FEW_ERROR
-    from scipy.interpolate import BarycentricInterpolator
-
+        return ChebyshevProxy(
+            -1.0, HIGHEST_Y, np.array(data["few"][str(k)]), np.zeros(2)
+        ), ERROR_OF_PANELS
     through = BarycentricInterpolator(np.log(data["classes"]), np.array(data["coefficients"]))
     # Quadrature, interpolation in k, triples left out: of I at q = 0 it is 7e-9, 3e-8, 6e-7, 2.5e-6
     # at k = 4, 10, 100, 1000; four times that elsewhere.
@@ -116,11 +126,11 @@ def argmax_table(k: int, guess: float) -> EntropyTable:
 
 
 def own_table(channel: Channel, k: int, at: Coordinate) -> EntropyTable:
-    """x ↦ (w I, excess/w) of a channel, computed."""
+    """Return x ↦ (w I, excess/w) of a channel, computed, and its error."""
     if k <= 3:
         pair = few_pair(channel, k, at)
         values = np.abs(pair(np.linspace(pair.low, pair.high, 50))).min(-1)
-        return pair, _FEW_ERROR + float((pair.error / values).max())
+        return pair, ERROR_OF_PANELS + float((pair.error / values).max())
 
     def many(x: AnyArray) -> AnyArray:
         w = at.width(x)
@@ -129,12 +139,14 @@ def own_table(channel: Channel, k: int, at: Coordinate) -> EntropyTable:
 
     entropy = chebyshev_proxy(many, at.low, at.high, tol=1e-7, start=9, max_points=33)
     left_out = len(entropy.coefficients) ** 2 * float(entropy.error)  # of the slope
-    error = _MANY_ERROR * max(1.0, k / 100) + left_out / abs(float(entropy(entropy.high)))
+    error = ERROR_ABOVE_THREE_CLASSES * max(1.0, k / 100) + left_out / abs(
+        float(entropy(entropy.high))
+    )
     return _with_slope(entropy, k, at), error
 
 
 def few_pair(channel: Channel, k: int, at: Coordinate = ANGLE) -> ChebyshevProxy:
-    """x ↦ (w I, excess/w) of two or three classes, from the rule."""
+    """Return x ↦ (w I, excess/w) of two or three classes, from the rule."""
 
     def few(x: AnyArray) -> AnyArray:
         w = at.width(x)
@@ -147,7 +159,7 @@ def few_pair(channel: Channel, k: int, at: Coordinate = ANGLE) -> ChebyshevProxy
 
 
 def _with_slope(entropy: ChebyshevProxy, k: int, at: Coordinate) -> Callable[[AnyArray], AnyArray]:
-    """x ↦ (w I, excess/w) from the second alone."""
+    """Return x ↦ (w I, excess/w) from the second alone."""
     slope = entropy.derivative()
 
     def both(x: AnyArray) -> AnyArray:

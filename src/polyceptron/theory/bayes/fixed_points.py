@@ -191,23 +191,12 @@ def fixed_points(
     tol = check_tolerance(tol, work.tolerance)
     requests = {a: Request(teacher, a, tol, branch, work.first, work.last) for a in alphas}
     while waiting := [request for request in requests.values() if request.answer is None]:
-        # Those that need the same curve next are met on it together.
-        level, until = min(request.next_curve for request in waiting)
-        together = [request for request in waiting if request.next_curve == (level, until)]
-        positive = [request for request in together if request.alpha > 0]
-        curve = curve_of(teacher, level, until)
-        for request, met in zip(
-            positive, crossings(curve, [request.alpha for request in positive]), strict=True
-        ):
-            request.receive(curve, met)
-        for request in together:
-            if request.alpha == 0:
-                request.answer = request.asked_for(nothing_learned(teacher.n_classes))
+        _answer_next(waiting)
     return [point for alpha in alphas for point in requests[alpha].answer or ()]
 
 
 def nothing_learned(n_classes: int) -> list[FixedPoint]:
-    """The fixed points at α = 0: the error is that of a guess."""
+    """Return the fixed points at α = 0: the error is that of a guess."""
     guess = 1 - 1 / n_classes
     return [
         FixedPoint(
@@ -247,7 +236,7 @@ class Request:
         return self.level, self.until
 
     def asked_for(self, points: list[FixedPoint]) -> list[FixedPoint]:
-        """Those of the branch that is asked for."""
+        """Return the points of the branch that is asked for."""
         if self.branch == "all":
             return points
         return [p for p in points if kind_of(p.branch) == self.branch]
@@ -262,15 +251,21 @@ class Request:
             return
         beyond = [p for p in self.coarse if p.q_hat > self.until]
         chosen = self.asked_for(_branches(curve, self.alpha, met + beyond))
-        aim = ("optimal", "amp") if self.branch == "all" else (self.branch,)
-        worst = max((p.uncertainty for p in chosen if kind_of(p.branch) in aim), default=0.0)
+        worst = self._largest_uncertainty(chosen)
         if (worst <= self.tol and not curve.problem) or self.level == self.last_level:
             self.answer = [self._with_status(p) for p in chosen]
         else:
             self._refine(chosen, worst)
 
+    def _largest_uncertainty(self, points: list[FixedPoint]) -> float:
+        """Return the largest uncertainty of an error that the tolerance is about."""
+        judged = [self.branch]
+        if self.branch == "all":
+            judged = ["optimal", "amp"]
+        return max((p.uncertainty for p in points if kind_of(p.branch) in judged), default=0.0)
+
     def _with_status(self, point: FixedPoint) -> FixedPoint:
-        """The point, whose status tells where the tolerance was missed."""
+        """Return the point, whose status tells where the tolerance was missed."""
         if point.status is Status.OK and not point.uncertainty <= self.tol:
             return replace(point, status=Status.TOLERANCE_NOT_MET)
         return point
@@ -292,8 +287,22 @@ class Request:
         self.until = first.enough(self.alpha, max(seen, default=math.inf))
 
 
+def _answer_next(waiting: list[Request]) -> None:
+    """Meet the curve that is needed next with all requests that need the same one."""
+    level, until = min(request.next_curve for request in waiting)
+    together = [request for request in waiting if request.next_curve == (level, until)]
+    positive = [request for request in together if request.alpha > 0]
+    curve = curve_of(together[0].teacher, level, until)
+    points_met = crossings(curve, [request.alpha for request in positive])
+    for request, met in zip(positive, points_met, strict=True):
+        request.receive(curve, met)
+    for request in together:
+        if request.alpha == 0:
+            request.answer = request.asked_for(nothing_learned(request.teacher.n_classes))
+
+
 def _branches(curve: SolutionCurve, alpha: float, met: list[FixedPoint]) -> list[FixedPoint]:
-    """All fixed points at α under their names, each with the rivals it cannot be told apart from.
+    """Return all fixed points at α by name, each with the rivals it cannot be told apart from.
 
     The order is optimal, amp, informed, unstable from the highest overlap down, metastable.
     """
@@ -302,6 +311,21 @@ def _branches(curve: SolutionCurve, alpha: float, met: list[FixedPoint]) -> list
     ghosts = [p for p in met if p.branch == "ghost"]
     if curve.perfect:
         stable.append(_perfect_learning(curve, alpha))
+    named = _named(curve, stable, unstable, ghosts)
+    if _out_of_order(curve, stable, unstable, ghosts):
+        return [replace(p, status=Status.INCONSISTENT) for p in named]
+    if alpha < curve.overlooked_below:
+        return [_doubtful(p, stable[0].q_hat) for p in named]
+    return named
+
+
+def _named(
+    curve: SolutionCurve,
+    stable: list[FixedPoint],
+    unstable: list[FixedPoint],
+    ghosts: list[FixedPoint],
+) -> list[FixedPoint]:
+    """Return the points under the names of `BRANCHES`, in the order of `_branches`."""
     best = max(stable, key=lambda p: p.free_entropy)
     first = stable[0]
     named = [
@@ -309,18 +333,15 @@ def _branches(curve: SolutionCurve, alpha: float, met: list[FixedPoint]) -> list
         replace(_against(first, _neighbours(first, stable, ghosts)), branch="amp"),
         replace(stable[-1], branch="informed"),
     ]
+    barrier = _last_barrier(curve)
     for point in reversed(unstable):
-        if point.branch == _last_barrier(curve):
+        if point.branch == barrier:
             named.append(replace(point, branch="unstable"))
         else:
             named.append(point)
     for point in stable[1:-1]:
         if point is not best:
             named.append(replace(point, branch=f"meta{point.branch}"))
-    if _out_of_order(curve, stable, unstable, ghosts):
-        return [replace(p, status=Status.INCONSISTENT) for p in named]
-    if alpha < curve.overlooked_below:
-        return [_doubtful(p, first.q_hat) for p in named]
     return named
 
 
