@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -133,28 +133,24 @@ def read_samples(
     features = frame.drop(columns=[target, *drop])
     if features.shape[1] == 0:
         raise InvalidInput("there are no features: every column is the target or dropped")
-    missing_words = mark_missing_words(features)
-    understood = read_written_numbers(features) | missing_words
-    roles = {str(name): column_role(features[name], name in keep, str(name)) for name in features}
-    left_out = {name: role for name, role in roles.items() if role not in (NUMBER, CATEGORY)}
-    used = features.drop(columns=list(left_out))
+    columns = _sorted_columns(features, keep)
     kept_rows = np.full(len(frame), True)
     if missing == "drop-rows":
-        kept_rows = used.notna().all(axis=1).to_numpy()
-    used = used[kept_rows]
+        kept_rows = columns.used.notna().all(axis=1).to_numpy()
+    used = columns.used[kept_rows]
     if used.empty and len(used.columns):
         raise InvalidInput("every row has missing values: give --missing fill, or --drop")
     labels = frame[target][kept_rows]
     if is_text and labels.dtype == object:  # pandas may read a part as numbers
         labels = labels.map(str, na_action="ignore")
     holes = {str(name): int(count) for name, count in used.isna().sum().items() if count}
-    X = {str(name): column_values(used[name], roles[str(name)]) for name in used}
+    X = {str(name): column_values(used[name], columns.roles[str(name)]) for name in used}
     complaints = [
         *_repeated_names(frame.attrs.get("names", {})),
         *_wrong_labels(labels, target, keep),
         *(_missing_values(used, holes) if missing == "refuse" else []),
         *_infinite_values(X),
-        *_nothing_left(X, left_out),
+        *_nothing_left(X, columns.left_out),
     ]
     if complaints:
         raise InvalidInput("; ".join(complaints))
@@ -163,13 +159,42 @@ def read_samples(
         y=_plain_labels(labels),
         source=name,
         target=target,
-        categories=tuple(name for name in X if roles[name] == CATEGORY),
-        left_out=left_out,
+        categories=tuple(name for name in X if columns.roles[name] == CATEGORY),
+        left_out=columns.left_out,
         filled=holes,
         dropped_rows=int((~kept_rows).sum()),
-        understood={name: text for name, text in understood.items() if name in X},
+        understood={name: text for name, text in columns.understood.items() if name in X},
         read_as=frame.attrs.get("read_as", ""),
     )
+
+
+class _Columns(NamedTuple):
+    """Columns by what they are good for.
+
+    Attributes
+    ----------
+    used : pandas.DataFrame
+    roles : dict
+        Of every column: number, category, or the reason why it is left out.
+    left_out : dict
+        The reasons alone.
+    understood : dict
+        An example of the text of each column that was read as numbers or as missing.
+    """
+
+    used: pd.DataFrame
+    roles: dict[str, str]
+    left_out: dict[str, str]
+    understood: dict[str, str]
+
+
+def _sorted_columns(features: pd.DataFrame, keep: Sequence[str]) -> _Columns:
+    """Return the columns by their roles; text that stands for numbers is replaced in place."""
+    missing_words = mark_missing_words(features)
+    understood = read_written_numbers(features) | missing_words
+    roles = {str(name): column_role(features[name], name in keep, str(name)) for name in features}
+    left_out = {name: role for name, role in roles.items() if role not in (NUMBER, CATEGORY)}
+    return _Columns(features.drop(columns=list(left_out)), roles, left_out, understood)
 
 
 def _frame_of(source: Path | pd.DataFrame, target: str | None) -> tuple[str, pd.DataFrame, bool]:

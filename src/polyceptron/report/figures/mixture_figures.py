@@ -40,7 +40,7 @@ ALPHAS = (2.0, 4.0, 8.0, 16.0)  # with fits: below, few samples of the rare clas
 LOWEST_ALPHA = 0.5
 
 
-class Size(NamedTuple):
+class FitSize(NamedTuple):
     """How many fits there are, and their dimension."""
 
     dimension: int
@@ -72,7 +72,7 @@ class Treatment(NamedTuple):
             "status": point.status,
         }
 
-    def fit_row(self, met: Mixture, size: Size, **place: float) -> Row:
+    def fit_row(self, met: Mixture, size: FitSize, **place: float) -> Row:
         """Return the mean scores of fits to drawn data; those at one place get the same data."""
         runs = []
         all_converged = True
@@ -119,7 +119,7 @@ def _numbers(scores: PopulationScores) -> dict[str, float]:
 
 def treatment_rows(marks: list[float], most: int, dimension: int, instances: int) -> list[Row]:
     """Return every way of treating the rare class, against α; fits of that size at the marks."""
-    size = Size(dimension, instances)
+    size = FitSize(dimension, instances)
 
     def rows_at(alpha: float) -> list[Row]:
         rows = []
@@ -206,7 +206,7 @@ def ratio_rows(
 
     The mean of the variances over samples is 1.
     """
-    size = Size(dimension, instances)
+    size = FitSize(dimension, instances)
 
     def rows_at(ratio: float) -> list[Row]:
         first = 1 / (1 - RARE_SHARE + RARE_SHARE * ratio)

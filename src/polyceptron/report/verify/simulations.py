@@ -34,7 +34,7 @@ COST_WITHOUT_VIOLATIONS = 1e4  # of a machine with soft margins
 SMALLEST_RIDGE = 1e-6  # in place of 0, which a cost cannot stand for
 
 
-class Size(NamedTuple):
+class RunSize(NamedTuple):
     """The dimension of the data, and how many data sets are drawn."""
 
     dimension: int
@@ -60,15 +60,15 @@ FURTHER_AMP_CASES = (
 def message_passing(full: bool) -> Iterator[Check]:
     """Yield the error that message passing reaches, and its overlap in the first iterations."""
     cases: tuple[AmpCase, ...] = AMP_CASES
-    size = Size(1000, 10)
+    size = RunSize(1000, 10)
     if full:
         cases += FURTHER_AMP_CASES
-        size = Size(2000, 20)
+        size = RunSize(2000, 20)
     for case in steps(cases):
         yield from _amp_checks(case, size)
 
 
-def _amp_checks(case: AmpCase, size: Size) -> Iterator[Check]:
+def _amp_checks(case: AmpCase, size: RunSize) -> Iterator[Check]:
     k, prior, alpha = case
     d, runs = size
     teacher = Teacher(k, prior)
@@ -126,12 +126,12 @@ def fit_cases() -> list[FitCase]:
 
 def scikit_learn(full: bool, seed: int = SEED) -> Iterator[Check]:
     """Yield fresh fits of scikit-learn's own estimators beside the theory."""
-    size = Size(1000, 16) if full else Size(300, 10)
+    size = RunSize(1000, 16) if full else RunSize(300, 10)
     for case in steps(fit_cases()):
         yield from _fit_checks(case, size, seed)
 
 
-def _fit_checks(case: FitCase, size: Size, seed: int) -> Iterator[Check]:
+def _fit_checks(case: FitCase, size: RunSize, seed: int) -> Iterator[Check]:
     """Yield the error, and the norm q; the last class's recall where classes are unequal."""
     loss, alpha, ridge, population = case
     d, runs = size
