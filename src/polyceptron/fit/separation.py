@@ -23,6 +23,8 @@ That it exists proves that no weights separate the data, and so do the wrong cla
 as multipliers a they have Jᵀa = −∇f ≈ 0.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import replace
 from typing import Any
@@ -45,14 +47,14 @@ from polyceptron.numerics import Array
 from polyceptron.problem.losses import MaxMargin
 from polyceptron.rows import Status
 
-_SMALL = 1_000_000  # entries of the matrix of a linear programme
-_CLEAR = 1e-12  # margin of rows and weights of length 1 that is no rounding
-_DENSE = 600  # unknowns up to which the Hessian is written out; above, Lanczos estimates μ
-_ZERO = 1e-12  # fields as small as this are 0
+MAX_ENTRIES_OF_A_PROGRAMME = 1_000_000  # of its matrix: HiGHS takes seconds for as many
+ROUNDING = 1e-12  # of margins and fields, of rows and weights of length 1
+MAX_UNKNOWNS_OF_A_MATRIX = 600  # up to which the Hessian is written out; above, Lanczos estimates μ
+MAX_RIDGES = 5  # tried one after the other, each at most 3 % of the one before
 
 
 def is_separable(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-6) -> Separation:
-    """Whether some W has z_y > z_h for every sample and every h ≠ y, z = Wᵀx/√d.
+    """Return whether some W has z_y > z_h for every sample and every h ≠ y, z = Wᵀx/√d.
 
     Parameters
     ----------
@@ -82,7 +84,7 @@ def is_separable(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1
 
 
 def separation(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-6) -> Separation:
-    """Whether data are separable, quasi-separable or overlapping: does maximum likelihood exist?
+    """Return whether data are separable, quasi-separable or overlapping, with a proof.
 
     Parameters
     ----------
@@ -104,7 +106,7 @@ def separation(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-
 
 
 def _proved(given: Samples, tol: float, deep: bool) -> Separation:
-    """What is found of features with a largest entry of about 1, for the features given.
+    """Return the answer for features with a largest entry of about 1, in those given.
 
     A rule separates whatever the units of the features are: weights are in the inverse ones.
     """
@@ -124,44 +126,70 @@ def _proved(given: Samples, tol: float, deep: bool) -> Separation:
 
 
 def _judged(samples: Samples, tol: float, deep: bool) -> Separation:
-    """Separable or not, and if not, `deep`: quasi-separable or overlapping.
+    """Return whether samples are separable, and if not, `deep`: quasi-separable or overlapping.
 
     By linear programmes where these are small, and rounding does not leave it open.
     """
-    size = samples.y.size * samples.design.dimension * (samples.n_classes - 1) ** 2
-    lp, found = _Programme(samples) if size <= _SMALL else None, None
-    if lp is not None:
-        cost = np.append(np.zeros(lp.J.shape[1]), -1.0)
-        answer = lp.solve(cost, np.hstack([lp.J, -np.ones((len(lp.J), 1))]))
-        if answer is not None:
-            W, margins, a = answer
-            if margins.min() > _CLEAR * float(np.linalg.norm(W)):
-                W /= float((margins * lp.size[lp.place[0]]).min())
-                return Separation("separable", W, positive=1.0)
-            multipliers, residual = lp.proof(a)
-            found = Separation("inseparable", None, multipliers) if residual <= tol else None
+    n_entries = samples.y.size * samples.design.dimension * (samples.n_classes - 1) ** 2
+    programme = None
+    found = None
+    if n_entries <= MAX_ENTRIES_OF_A_PROGRAMME:
+        programme = _Programme(samples)
+        found = _separable_by_programme(programme, tol)
     if found is None:
-        try:
-            fit = separate(samples, MaxMargin(), math.inf, doubt=math.sqrt(2) * tol)
-            return Separation("separable", fit.weights, positive=1.0)
-        except NotSeparable as error:
-            found, proof = Separation("undecided"), error.multipliers
-            if proof is not None:
-                found = Separation("inseparable", None, proof.T / proof.sum())
-    if not deep:
+        found = _separable_by_descent(samples, tol)
+    if found.separable or not deep:
         return found
-    if lp is None:
-        likely = maximum_likelihood(samples, tol)
-        known = None if likely is None else likely.separability
-        return Separation("undecided") if known is None else known
-    answer = lp.solve(-lp.J.sum(0), lp.J)
+    if programme is not None:
+        return _overlapping_by_programme(programme, tol)
+    likely = maximum_likelihood(samples, tol)
+    if likely is None or likely.separability is None:
+        return Separation("undecided")
+    return likely.separability
+
+
+def _separable_by_programme(programme: _Programme, tol: float) -> Separation | None:
+    """Solve max t, JW ≥ t; None where rounding leaves the answer open."""
+    J = programme.J
+    cost = np.append(np.zeros(J.shape[1]), -1.0)
+    answer = programme.solve(cost, np.hstack([J, -np.ones((len(J), 1))]))
+    if answer is None:
+        return None
+    W, margins, a = answer
+    if margins.min() > ROUNDING * float(np.linalg.norm(W)):
+        W /= float((margins * programme.size[programme.place[0]]).min())
+        return Separation("separable", W, positive=1.0)
+    multipliers, residual = programme.proof(a)
+    if residual > tol:
+        return None
+    return Separation("inseparable", None, multipliers)
+
+
+def _separable_by_descent(samples: Samples, tol: float) -> Separation:
+    """Go towards the max-margin solution, to weights that separate or multipliers that balance."""
+    try:
+        fit = separate(samples, MaxMargin(), math.inf, doubt=math.sqrt(2) * tol)
+    except NotSeparable as error:
+        proof = error.multipliers
+        if proof is None:
+            return Separation("undecided")
+        return Separation("inseparable", None, proof.T / proof.sum())
+    return Separation("separable", fit.weights, positive=1.0)
+
+
+def _overlapping_by_programme(programme: _Programme, tol: float) -> Separation:
+    """Solve max ΣJW, JW ≥ 0 for data that no weights separate."""
+    answer = programme.solve(-programme.J.sum(0), programme.J)
     if answer is None:
         return Separation("undecided")
     W, margins, a = answer
     if margins.max() > tol and margins.min() >= -tol * float(np.linalg.norm(W)):
         return Separation("quasi", W, None, float((margins > tol).mean()))
-    multipliers, residual = lp.proof(1 + a)
-    return Separation("undecided" if residual > tol else "overlapping", None, multipliers)
+    multipliers, residual = programme.proof(1 + a)
+    kind = "overlapping"
+    if residual > tol:
+        kind = "undecided"
+    return Separation(kind, None, multipliers)
 
 
 class _Programme:
@@ -211,89 +239,175 @@ class _Programme:
 
 
 def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None) -> ERMFit | None:
-    """The minimiser without a ridge, to relative distance `tol`; `start` (d, k).
+    """Return the minimiser of cross-entropy without a ridge, to relative distance `tol`.
 
-    None once weights on the way there separate the data: then there is none.
+    Parameters
+    ----------
+    samples : Samples
+    tol : float
+    start : (d, k), optional
+
+    Returns
+    -------
+    ERMFit or None
+        None once weights on the way there separate the data: then there is no minimiser.
     """
-    (design, y, k), free = samples, samples.intercept
-    checkpoint, before = design.watch.checkpoint, design.passes
-    objective = SoftmaxObjective(y, k, samples.weights)
-    U = np.zeros((k - 1, design.dimension)) if start is None else (start @ objective.basis).T
-    ridge, turn, n_iter = 1e-3 * y.size / design.dimension, 0, 0
-    if (known := checkpoint.load("maximum-likelihood")) is not None:
-        U, ridge = known["U"], known["ridge"]
+    before = samples.design.passes
+    search = _LikelihoodSearch(samples, tol, start)
+    for attempt in range(MAX_RIDGES):
+        if attempt > 0:
+            search.lower_ridge()
+        search.minimise()
+        if search.interrupted:
+            break
+        if search.separates():
+            return None
+        search.certify()
+        if search.interrupted or search.bound <= search.enough:
+            break
+    search.keep(search.found.U, now=True)
+    return search.fit(samples.design.passes - before)
 
-    def keep(U: Array, now: bool = False) -> None:
-        checkpoint.save(lambda: {"U": U[0], "ridge": ridge}, "maximum-likelihood", now=now)
 
-    steep = math.sqrt(2) * float(design.row_norms.max())
-    while True:
-        found = newton_minimise(
-            design,
-            objective,
-            np.array([ridge]),
-            U[None],
+class _LikelihoodSearch:
+    """Minima at ridges that fall, until the one without a ridge is near enough to the last.
+
+    ridge : that of the next minimum
+    U : (k − 1, d), the weights reached
+    found : the last minimum
+    slope : ‖∇f‖ of the loss without a ridge there, NaN until it is known
+    curvature : the smallest one there, μ
+    bound : on the distance to the minimiser without a ridge, infinite until there is one
+    enough : the distance that is asked for
+    """
+
+    def __init__(self, samples: Samples, tol: float, start: Array | None) -> None:
+        design = samples.design
+        k = samples.n_classes
+        self.samples = samples
+        self.tol = tol
+        self.objective = SoftmaxObjective(samples.y, k, samples.weights)
+        self.U: Array = np.zeros((k - 1, design.dimension))
+        if start is not None:
+            self.U = (start @ self.objective.basis).T
+        self.ridge = 1e-3 * samples.y.size / design.dimension
+        known = design.watch.checkpoint.load("maximum-likelihood")
+        if known is not None:
+            self.U = known["U"]
+            self.ridge = known["ridge"]
+        self.steepness = math.sqrt(2) * float(design.row_norms.max())  # R of the module's docstring
+        self.n_iter = 0
+        self.interrupted = False
+        self.slope = math.nan
+        self.curvature = math.nan
+        self.bound = math.inf
+        self.enough = 0.0
+        self.found: NewtonMinimum
+
+    def keep(self, U: Array, now: bool = False) -> None:
+        """Save the weights (1, k − 1, d) and the ridge, for a run that goes on from here."""
+        checkpoint = self.samples.design.watch.checkpoint
+        state = {"U": U[0], "ridge": self.ridge}
+        checkpoint.save(lambda: state, "maximum-likelihood", now=now)
+
+    def minimise(self) -> None:
+        """Go to the minimum at this ridge; nothing is known of its distance to the minimiser."""
+        self.found = newton_minimise(
+            self.samples.design,
+            self.objective,
+            np.array([self.ridge]),
+            self.U[None],
             target=0.5,
             max_iter=60,
-            keep=keep,
-            intercept=free,
+            keep=self.keep,
+            intercept=self.samples.intercept,
         )
-        slope, bound, enough, stop = math.nan, math.inf, 0.0, found.interrupted
-        U = found.U[0]
-        n_iter += int(found.n_iter[0])
-        if stop:
-            break
-        if samples.error_rate(objective.basis @ found.Z[0]) == 0:
-            return None
+        self.U = self.found.U[0]
+        self.n_iter += int(self.found.n_iter[0])
+        self.interrupted = self.found.interrupted
+        self.slope = math.nan
+        self.bound = math.inf
+        self.enough = 0.0
+
+    def separates(self) -> bool:
+        """Return whether the weights reached mistake no sample."""
+        return self.samples.error_rate(self.objective.basis @ self.found.Z[0]) == 0
+
+    def certify(self) -> None:
+        """Bound the distance to the minimiser by −ln(1 − R g/μ)/R, if R g < μ."""
+        design = self.samples.design
+        found = self.found
         try:
             slope = float(np.linalg.norm(design.back(found.evaluation.residual[0])))
-            curvature = _smallest_curvature(design, objective, found)
+            self.curvature = _smallest_curvature(design, self.objective, found)
         except KeyboardInterrupt:
-            stop = True
-            break
-        turn += 1
-        doubt = slope + float(found.rounding[0])
-        enough = max(tol * float(size_of(free, U[None])[0]), _ZERO / max(steep, _ZERO))
-        if steep == 0:  # X is 0, and so are the fields of any weights
-            bound = 0.0
-        elif steep * doubt < curvature:
-            bound = -math.log1p(-steep * doubt / curvature) / steep
+            self.interrupted = True
+            return
+        self.slope = slope
+        steepness = self.steepness
+        gradient = slope + float(found.rounding[0])
+        free = self.samples.intercept
+        relative = self.tol * float(size_of(free, self.U[None])[0])
+        self.enough = max(relative, ROUNDING / max(steepness, ROUNDING))
+        if steepness == 0:  # X is 0, and so are the fields of any weights
+            self.bound = 0.0
+        elif steepness * gradient < self.curvature:
+            self.bound = -math.log1p(-steepness * gradient / self.curvature) / steepness
             if free is not None:  # of W and κβ, which make up b
                 most = free.unit * (free.column + float(np.linalg.norm(free.mean)))
-                bound *= math.hypot(1.0, most)
-        if bound <= enough or turn == 5:
-            break
-        ridge = min(0.03 * ridge, 0.1 * tol * curvature if curvature > 0 else math.inf)
-    keep(found.U, now=True)
-    exists, proof = math.isfinite(bound), None
-    if exists:  # the wrong classes' probabilities as multipliers (n, k)
-        a = found.evaluation.source[0].T.copy()
+                self.bound *= math.hypot(1.0, most)
+
+    def lower_ridge(self) -> None:
+        """Take a ridge that is small against the smallest curvature, and below the last one."""
+        lower = 0.03 * self.ridge
+        if self.curvature > 0:
+            lower = min(lower, 0.1 * self.tol * self.curvature)
+        self.ridge = lower
+
+    def proof(self) -> Separation | None:
+        """Return the wrong classes' probabilities as multipliers (n, k), if there is a minimum."""
+        if math.isinf(self.bound):
+            return None
+        y = self.samples.y
+        a = self.found.evaluation.source[0].T.copy()
         a[np.arange(len(a)), y] = 0.0
-        a *= weights_or_ones(samples.weights, y.size)[:, None]
+        a *= weights_or_ones(self.samples.weights, y.size)[:, None]
         total = float(a.sum())
-        proof = Separation("overlapping", None, a / total, residual=slope / total)
-    missed = Status.TOLERANCE_NOT_MET if exists else Status.NOT_CONVERGED
-    status = Status.OK if bound <= enough else missed
-    return fit_at(
-        samples,
-        "cross-entropy",
-        0.0,
-        U.T @ objective.basis.T,
-        objective.basis @ found.Z[0],
-        float(found.evaluation.value[0]),
-        bound,
-        Status.INTERRUPTED if stop else status,
-        gradient_norm=slope,
-        n_iter=n_iter,
-        matrix_passes=design.passes - before,
-        separability=proof,
-    )
+        return Separation("overlapping", None, a / total, residual=self.slope / total)
+
+    @property
+    def status(self) -> Status:
+        """Return what was reached."""
+        if self.interrupted:
+            return Status.INTERRUPTED
+        if self.bound <= self.enough:
+            return Status.OK
+        if math.isinf(self.bound):
+            return Status.NOT_CONVERGED
+        return Status.TOLERANCE_NOT_MET
+
+    def fit(self, passes: float) -> ERMFit:
+        """Return the fit of the weights reached, after so many passes over X."""
+        return fit_at(
+            self.samples,
+            "cross-entropy",
+            0.0,
+            self.U.T @ self.objective.basis.T,
+            self.objective.basis @ self.found.Z[0],
+            float(self.found.evaluation.value[0]),
+            self.bound,
+            self.status,
+            gradient_norm=self.slope,
+            n_iter=self.n_iter,
+            matrix_passes=passes,
+            separability=self.proof(),
+        )
 
 
 def _smallest_curvature(design: Design, objective: SoftmaxObjective, found: NewtonMinimum) -> float:
     """μ of ∂²f at the minimum found: of the whole matrix where it is small, else by Lanczos."""
     (_, r, d), bend = found.U.shape, objective.curvature(found.evaluation, np.float64)
-    if r * d <= _DENSE:
+    if r * d <= MAX_UNKNOWNS_OF_A_MATRIX:
         inner, H = sample_matrices(bend, found.Z.shape)[0], np.zeros((r * d, r * d))
         for rows, block in design.blocks():
             H += whole_hessian(block * np.float64(design.scale), inner[rows], 0.0)

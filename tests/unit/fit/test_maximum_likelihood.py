@@ -37,7 +37,7 @@ def plain_newton(X, y, k):
 @pytest.mark.parametrize("k", [2, 3])
 def test_the_minimiser_and_its_bound(k, way, monkeypatch):
     if way == "lanczos":
-        monkeypatch.setattr(maximum_likelihood, "_DENSE", 0)
+        monkeypatch.setattr(maximum_likelihood, "MAX_UNKNOWNS_OF_A_MATRIX", 0)
     X, y, _ = pc.Teacher(k, noise="flips:0.2").sample(300, 30, seed=0)
     expected = plain_newton(X, y, k)
     for tol in (1e-3, 1e-8):

@@ -53,7 +53,7 @@ def check(found, X, y, k):
 def test_against_a_linear_programme(k, alpha, way, monkeypatch):
     """Another programme than ours, which asks for margins of 1; large problems go by Newton."""
     if way == "large":
-        monkeypatch.setattr(separable, "_SMALL", 0)
+        monkeypatch.setattr(separable, "MAX_ENTRIES_OF_A_PROGRAMME", 0)
     d = 20
     for seed in range(4):
         X, y, _ = pc.Teacher(k, noise="gaussian:1").sample(int(alpha * d), d, seed=seed)
@@ -124,7 +124,7 @@ def test_iris_is_quasi_separable(scale):
 @pytest.mark.parametrize("way", ["small", "large"])
 def test_overlapping_data_have_multipliers_above_zero(way, monkeypatch):
     if way == "large":
-        monkeypatch.setattr(separable, "_SMALL", 0)
+        monkeypatch.setattr(separable, "MAX_ENTRIES_OF_A_PROGRAMME", 0)
     X, y, _ = pc.Teacher(3, noise="gaussian:1").sample(200, 10, seed=0)
     assert kind_of(X, y) == "overlapping"
     assert pc.separation(csr_array(X), y).kind == "overlapping"

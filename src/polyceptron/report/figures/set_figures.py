@@ -101,9 +101,8 @@ def _computations(profile: Profile) -> list[Computation]:
 @figure("sets", "Prediction sets that hold nine of ten labels", _computations)
 def sizes_of_sets(table: pd.DataFrame) -> pic.Picture:
     """The mean size of sets of coverage 0.9, as a share of the k classes, for softmax labels of
-    slope 3. No sets are smaller than the Bayes-optimal ones; those of a small ridge are larger at
-    few samples. From above: k = 3, 10, 100. Lines:
-    theory; symbols: fits, with standard errors.
+    slope 3. No sets are smaller than the Bayes-optimal ones; too small a ridge makes them larger.
+    From above: k = 3, 10, 100. Lines: theory; symbols: fits, with standard errors.
     """
     panels = []
     for k in CLASSES:
