@@ -349,11 +349,10 @@ def make_settings(values: object) -> PageSettings:
     """
     if not isinstance(values, Mapping):
         raise InvalidInput("settings must be names with values")
-    settings = PageSettings(**_checked(values))
+    settings = _with_what_works(PageSettings(**_checked(values)))
     # What has no effect gets its default; that a population may not exist shows here.
     defaults: Values = {name: getattr(PageSettings, name) for name in settings.idle}
     settings = replace(settings, **defaults)
-    settings = _with_what_works(settings)
     _check_range(settings)
     if settings.range_rule == FOLLOW:
         return settings
