@@ -81,12 +81,16 @@ def gaps_of_leaders_and_label(law: FieldsDistribution, label: int) -> GapLaw:
     teacher = law.teacher
     utilities = teacher.covariance + (teacher.channel.utility_variance or 0.0) * np.eye(r)
     joint = np.block([[law.Q[0], teacher.cross], [teacher.cross.T, utilities]])
+    # In units of both fields: a large student's are nearly a function of the teacher's.
+    unit = np.repeat(np.sqrt([np.trace(law.Q[0]), np.trace(utilities)]), r)
+    units = np.outer(unit, unit)
+    joint = units * with_some_variance(joint / units)
     mean = np.append(law.m[0] + law.b, teacher.biases)
     A = np.zeros((k, 2 * r, 2 * r))
     for leader in range(k):
         A[leader, :r, :r] = class_gaps(k, leader)
         A[leader, r:, r:] = class_gaps(k, label)
-    return GapLaw(A @ mean, A @ with_some_variance(joint) @ A.swapaxes(1, 2))
+    return GapLaw(A @ mean, A @ joint @ A.swapaxes(1, 2))
 
 
 def panels_of_leaders(

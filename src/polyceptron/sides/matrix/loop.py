@@ -105,9 +105,10 @@ def unpack(problem: MatrixProblem, theta: Array) -> MatrixOrder:
     G = problem.n_groups
     n = _n_own_matrices(problem)
     row, column = _upper_indices(r)
-    n_logs = n * r * (r + 1)
+    logarithms = logarithms_in(problem, theta)
+    n_logs = len(logarithms)
     logs = np.zeros((2 * n, r, r))
-    logs[:, row, column] = theta[:n_logs].reshape(2 * n, -1)
+    logs[:, row, column] = logarithms.reshape(2 * n, -1)
     logs = logs + np.triu(logs, 1).swapaxes(1, 2)
     Q, V = np.split(function_of_symmetric(np.exp, logs), 2)
     if n < G:
@@ -126,6 +127,12 @@ def unpack(problem: MatrixProblem, theta: Array) -> MatrixOrder:
     if problem.intercept:
         b = theta[len(theta) - r :] * (1 + scale)
     return MatrixOrder(m, Q, V, b, A)
+
+
+def logarithms_in(problem: MatrixProblem, theta: Array) -> Array:
+    """Return the entries of θ that belong to logarithms of Q and V."""
+    r = problem.n_classes - 1
+    return theta[: _n_own_matrices(problem) * r * (r + 1)]
 
 
 def start(problem: MatrixProblem) -> Array:

@@ -58,9 +58,19 @@ class Solved(NamedTuple):
 
 @dataclass
 class MatrixSolver:
-    """Solves for the fixed point; moves are remembered from one level of accuracy to the next."""
+    """Solves for the fixed point; moves are remembered from one level of accuracy to the next.
+
+    Attributes
+    ----------
+    problem : MatrixProblem
+    longest_relative_step : float
+        A round may move an unknown by this share of it, however large that is. Hard margins of
+        plenty of samples have unknowns of hundreds.
+    memory : Anderson
+    """
 
     problem: MatrixProblem
+    longest_relative_step: float = 0.0
     memory: Anderson = field(init=False)
 
     def __post_init__(self) -> None:
@@ -143,13 +153,14 @@ class MatrixSolver:
         if memory.failed(residual, WORSE):
             assert memory.last_point is not None
             assert memory.last_residual is not None
-            back = memory.last_point + self._shortened(memory.last_residual)
+            back = memory.last_point + self._shortened(memory.last_residual, theta)
             memory.forget()
             return back
         memory.record(theta, residual)
-        return theta + self._shortened(memory.step(residual))
+        return theta + self._shortened(memory.step(residual), theta)
 
-    def _shortened(self, step: Array) -> Array:
-        """Return a step, shortened where an unknown would move too far."""
-        longest = max(float(np.abs(step).max()), 1e-300)
-        return step * min(1.0, self.longest_step / longest)
+    def _shortened(self, step: Array, theta: Array) -> Array:
+        """Return a step from θ, shortened where an unknown would move too far."""
+        allowed = np.maximum(self.longest_step, self.longest_relative_step * np.abs(theta))
+        ratio = max(float((np.abs(step) / allowed).max()), 1e-300)
+        return step * min(1.0, 1 / ratio)

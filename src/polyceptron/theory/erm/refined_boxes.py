@@ -16,7 +16,13 @@ from polyceptron.sides.matrix.graph import LAST_LEVEL, GraphFields
 from polyceptron.sides.matrix.loop import round_residual
 from polyceptron.sides.matrix.order import MatrixProblem
 from polyceptron.solve.error_model import CHANCE_AGREEMENT
-from polyceptron.theory.erm.first_root import LARGEST_SHARE_OUTSIDE, first_root
+from polyceptron.theory.erm.first_root import (
+    FINER_BOXES,
+    LARGEST_SHARE_OUTSIDE,
+    LONGEST_RELATIVE_STEP_ON_A_PATH,
+    PathOnFinerBoxes,
+    first_root,
+)
 from polyceptron.theory.erm.matrix_solver import MatrixSolver, Solved
 from polyceptron.theory.erm.population_numbers import (
     Numbers,
@@ -49,6 +55,10 @@ def refined_on_boxes(problem: MatrixProblem, theta: Array, tol: float) -> Popula
     if problem.n_classes == 2:  # nodes on a line are cheap
         first_level = 1
         accuracy = ROOT_TOLERANCE
+    if not solved.converged:
+        solver = MatrixSolver(problem, LONGEST_RELATIVE_STEP_ON_A_PATH)
+        solved = PathOnFinerBoxes(solver, FIRST_TOLERANCE).root()
+        first_level = FINER_BOXES.level
     solved = _root_on_level(solver, solved, first_level, accuracy)
     if not solved.converged:
         return point_without_numbers(problem, solved)
