@@ -283,21 +283,26 @@ def one_round(problem: Problem, law: Law, draws: Draws) -> Law:
 
 def solved(problem: Problem, law: Law, draws: Draws, tol: float) -> Law:
     """The law that a round returns, by combinations of the last rounds."""
-    x, xs, fs = law.flat(), [], []
+    x, xs, fs, best = law.flat(), [], [], math.inf
     for number in range(MAX_ROUNDS):
         here = law.like(x)
         step = one_round(problem, here, draws).flat() - x
-        if np.abs(step).max() < tol * np.abs(x).max():
+        size = float(np.abs(step / (np.abs(x) + 0.1 * np.abs(x).max())).max())
+        if size < tol:
             return here
+        if size > 3 * best:  # a combination led away: plain rounds from where it began
+            xs, fs = [], []
+        best = min(best, size)
         xs, fs = [*xs[-6:], x], [*fs[-6:], step]
-        move = step
-        if number > 3:
+        move = 0.7 * step
+        if number > 8 and len(xs) > 2 and number % 12:
             dx, df = np.diff(xs, axis=0).T, np.diff(fs, axis=0).T
-            move = step - (dx + df) @ np.linalg.lstsq(df, step, rcond=1e-8)[0]
-            trial = law.like(x + move)
+            gamma = np.linalg.lstsq(df, step, rcond=1e-6)[0]
+            combined = 0.7 * step - (dx + 0.7 * df) @ gamma
+            trial = law.like(x + combined)
             least = min(float(np.linalg.eigvalsh(y).min()) for y in (trial.Q, trial.V))
-            if not least > 0 or np.abs(move).max() > np.abs(x).max():
-                move, xs, fs = step, [], []
+            if least > 0 and np.abs(combined).max() < 0.5 * np.abs(x).max():
+                move = combined
         x = x + move
     raise ArithmeticError("no root")
 

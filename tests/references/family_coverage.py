@@ -366,6 +366,7 @@ def weights(rng: np.random.Generator) -> Iterator[Held]:
     least = math.inf
     for gamma in np.linspace(-1, 3, 9):
         trial = np.exp(gamma * family)
+        trial /= np.asarray(population.class_shares) @ trial  # else the ridge counts for less
         own = pc.ERM("cross-entropy", problem.ridge, intercept=True, class_weight=tuple(trial))
         least = min(least, pc.erm_fixed_point(population, own, problem.alpha, tol).balanced_error)
     ahead = max(decision.cost - least, 0.0)

@@ -14,6 +14,7 @@ from polyceptron.checks import difference_basis
 from polyceptron.problem import as_loss, make_population
 from polyceptron.sides.matrix import graph as matrix_graph
 from polyceptron.sides.matrix.proximal import matrix_pull, matrix_stiffness
+from polyceptron.sides.scores import FieldsDistribution, TeacherFields, population_scores
 from polyceptron.theory import separability
 
 pytestmark = pytest.mark.slow
@@ -472,3 +473,57 @@ def test_rows_and_best_ridge():
     heights = [e.generalisation_error for e in errors]
     assert heights[1] == min(heights)
     assert table["recall"][0].count(",") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ridge", "alpha"), [(1e-3, 100.0), (0.1, 400.0)])
+def test_noiseless_labels_of_plenty_of_samples_are_learnt(ridge, alpha):
+    """Fields are 40 to 60 times as large as what they miss of the teacher's: a sharp boundary.
+
+    The error is that of fields drawn with the teacher's, and falls with more samples.
+    """
+    biases = (0, -0.5, -1)
+    spec = pc.ERM("cross-entropy", ridge, intercept=True)
+    point = pc.erm_fixed_point(pc.Teacher(3, biases=biases), spec, alpha)
+    assert point.uncertainty < 1e-5
+    fewer = pc.erm_fixed_point(pc.Teacher(3, biases=biases), spec, alpha / 2)
+    assert point.generalisation_error < fewer.generalisation_error
+    rng = np.random.default_rng(0)
+    law = point.law
+    n = 400_000
+    z = rng.standard_normal((n, 2)) @ np.linalg.cholesky(law.teacher.covariance).T
+    A = np.linalg.solve(law.teacher.covariance, law.M.T).T
+    rest = law.Q[0] - A @ law.M.T
+    omega = z @ A.T + rng.standard_normal((n, 2)) @ np.linalg.cholesky(rest).T
+    T = difference_basis(3)
+    wrong = ((omega + law.b) @ T.T).argmax(1) != ((z + law.teacher.biases) @ T.T).argmax(1)
+    assert abs(wrong.mean() - point.generalisation_error) < 4 * wrong.std() / np.sqrt(n)
+
+
+@pytest.mark.parametrize("alpha", [50.0, 100.0, 200.0])
+def test_hard_margins_of_plenty_of_samples_have_their_tail(alpha):
+    """ε ~ 0.5/α of two noiseless classes, and biases change the constant by little."""
+    spec = pc.ERM("max-margin", 0, intercept=True)
+    point = pc.erm_fixed_point(pc.Teacher(2, biases=(0, -0.5)), spec, alpha)
+    assert point.status == "ok"
+    equal = pc.erm_fixed_point(pc.Teacher(2), pc.ERM("max-margin", 0), alpha)
+    ratio = point.generalisation_error / equal.generalisation_error
+    assert ratio == pytest.approx(1, abs=1e-3)
+
+
+def test_fields_much_larger_than_the_teachers_keep_their_error():
+    """ω = s z + rest: the error does not depend on the unit of ω, however large s is."""
+    teacher = pc.Teacher(2, biases=(0, -0.5))
+    T = difference_basis(2)
+    biases = T.T @ teacher.offsets
+    one = np.ones((1, 1))
+    errors = []
+    for unit in (1.0, 1e3):
+        fields = TeacherFields(unit * 0.999999 * one, one, biases, teacher.channel)
+        Q = unit**2 * one[None]
+        law = FieldsDistribution(np.ones(1), np.zeros((1, 1)), Q, unit * biases, fields)
+        errors.append(float(population_scores(law).error.value))
+    assert errors[1] == pytest.approx(errors[0], rel=1e-6)
+    # ε = E over the boundary at −b* of two fields of correlation ρ: arccos(ρ)/π e^{−b*²/2} nearly.
+    angle = np.arccos(0.999999) / np.pi * np.exp(-0.5 * float(biases[0]) ** 2)
+    assert errors[0] == pytest.approx(angle, rel=1e-3)
