@@ -426,9 +426,12 @@ def _placed(
     labels = np.full(len(omega), label)
     pull = matrix_pull(loss, omega, labels, law.V, np.full(len(omega), weight))
     t = graph_coordinates(loss, label, pull.point, pull.f, weight)
+    breaks = probes.breaks(t, kinks_in_coordinates(loss))
+    if min(len(along) for along in breaks) < 2:
+        raise np.linalg.LinAlgError("the trained fields have no spread")
     nodes, volume, values = smooth_boxes(
         _integrand(problem, law, label, weight),
-        probes.breaks(t, kinks_in_coordinates(loss)),
+        breaks,
         tol=accuracy.tol,
         order=accuracy.order,
     )
@@ -444,7 +447,7 @@ def _integrand(
     def values(t: Array) -> Array:
         g = graph(problem.loss, label, t, weight)
         found = graph_values(problem, law, label, g, "plain")
-        parts = [np.ones((len(t), 1)), g.f, found.stiffness.reshape(len(t), -1)]
+        parts = [np.ones((len(t), 1)), g.f, found.stiffness.reshape(len(t), t.shape[1] ** 2)]
         return np.asarray(found.density * np.concatenate(parts, 1).T)
 
     return values
