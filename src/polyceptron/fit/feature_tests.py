@@ -268,7 +268,7 @@ def joint_statistic(fit: Fitted, members: Labels) -> tuple[float, int]:
 
 
 def _chi_square(g: Array, parts: _Residuals, j: int) -> float:
-    """Of the slopes g (n, k−1) of the fit without feature j."""
+    """Return χ² of feature j, given the slopes g (n, k−1) of the fit without it."""
     e = parts.e[j]
     seen, along = parts.U.T @ g, parts.U.T @ e
     other = seen - np.outer(along, along @ seen) / max(float(along @ along), 1e-300)
@@ -357,7 +357,7 @@ def _own_response(H: Array, rows: Array, counts: Array, U: Array, factor: Array,
 
 
 def _regressed(rows: Array, d: int, counts: Array) -> _Residuals:
-    """From the samples themselves."""
+    """Return the residuals of the regressions of each feature on the others."""
     left, values, right = np.linalg.svd(rows, full_matrices=False)
     kept = values > _FLAT * values[0]
     n, rank = float(counts.sum()), int(kept.sum())
@@ -374,7 +374,7 @@ def _regressed(rows: Array, d: int, counts: Array) -> _Residuals:
 
 
 def _known(fit: Fitted, precision: Array) -> _Residuals:
-    """From the precision matrix."""
+    """Return what the others do not explain of each feature, by its precision matrix."""
     n, root = float(fit.counts.sum()), np.sqrt(fit.counts)[:, None]
     centred = fit.X - (fit.counts @ fit.X) / n if fit.intercept else fit.X
     omega = np.diag(precision)

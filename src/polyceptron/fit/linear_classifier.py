@@ -85,7 +85,7 @@ class Scaling:
 
     @staticmethod
     def kinds(asked: str, moments: ColumnMoments) -> list[str]:
-        """What 'auto' chooses from, the one that needs no proof first.
+        """Return what 'auto' chooses from, the one that needs no proof first.
 
         One kind where all features have about the same deviation. Where half of them have nearly
         the same largest value, as pixels do, they have one unit, and so one scale.
@@ -225,7 +225,7 @@ def fields_at(X: Any, weights: Array, offset: Array) -> Array:
 def prior_shift(
     priors: Any, k: int, y: Labels, counts: Array, factors: Array, loss: Loss
 ) -> tuple[Array, Array]:
-    """What the priors add to the fields (k,), and the samples' weights (n,) in the score."""
+    """Return what the priors add to the fields (k,), and samples' weights (n,) in the score."""
     if priors is None:
         return np.zeros(k), counts * factors
     fitted, own = (np.bincount(y, w, k) / w.sum() for w in (counts * factors, counts))

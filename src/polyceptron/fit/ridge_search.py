@@ -248,7 +248,7 @@ class RidgeSearch:
                 break
 
     def find(self, size: float, rival: tuple[float, RidgeScore] | None) -> None:
-        """By decades to where the score is lowest, and halfway to the better one beside it.
+        """Go by decades to where the score is lowest, and halfway to the better one beside it.
 
         Beside a rival from its best ridge on, while one more such fall of the score may beat it by
         the standard error that another scaling needs.
@@ -270,7 +270,10 @@ class RidgeSearch:
             self.run(math.sqrt(best.ridge * beside.ridge))
 
     def downhill(self) -> tuple[float, float]:
-        """Where the best is at an end and the score falls: the factor to the next, and the fall."""
+        """Return the factor to the next ridge beyond the best, and by how much the score falls there.
+
+        Both are 0 unless the best is at an end of those tried.
+        """
         scores, best = [one.judged for one in self.tried], self.chosen
         ends = ((0, 1, 1 / RIDGE_RATIO), (-1, -2, RIDGE_RATIO)) if len(scores) > 1 else ()
         for end, beside, factor in ends:
@@ -288,7 +291,7 @@ class RidgeSearch:
 
     @property
     def edge(self) -> str:
-        """Where the score falls on beyond the best: of all tried it is 'smallest' or 'largest'."""
+        """Return 'smallest' or 'largest' if the score falls on beyond the best of all tried."""
         return {0.0: "", RIDGE_RATIO: "smallest", 1 / RIDGE_RATIO: "largest"}[self.downhill()[0]]
 
     @property
@@ -347,14 +350,14 @@ class RidgeScore:
         return float(np.average(self.values, weights=self.share))
 
     def apart(self, other: RidgeScore) -> tuple[float, float]:
-        """By how much it is judged worse, and the error of that, sample by sample if it can be."""
+        """Return by how much it is judged worse, and the error of that, by samples if it can be."""
         above = self.judged - other.judged
         if not np.array_equal(self.at, other.at):
             return above, math.hypot(self.standard_error, other.standard_error)
         return above, _error(self.values - other.values - above, self.share)
 
     def above(self, other: RidgeScore) -> float:
-        """By how many standard errors of the difference it is judged worse."""
+        """Return by how many standard errors of the difference it is judged worse."""
         above, error = self.apart(other)
         return above / max(error, 1e-300)
 
