@@ -47,21 +47,15 @@ LARGEST_ALPHA = 1e6
 # A row of unequal classes takes longer: their search begins here if their error falls from here on.
 SMALLEST_ALPHA_UNEQUAL = 0.05
 PRECISION = 1e-4  # of ln α
-# Tolerance of the errors of unequal classes while α is searched for, and how often α is corrected
-# afterwards with errors of the usual tolerance.
+# Tolerance of the errors of unequal classes while α is searched for.
 TOLERANCE_OF_SEARCH = 1e-3
-MAX_CORRECTIONS = 4
-USUAL_NUMBER_OF_ROWS = 20  # for the progress that is shown
 # Max-margin is not asked closer to α_s than this share of it, by k (2 also for alike classes).
 MARGIN_BELOW_ALPHA_S = {2: 1e-3, 3: 0.02}
 MARGIN_BELOW_ALPHA_S_ELSE = 0.1
 
 # Steps of x = ln α.
 FIRST_STEP = 0.2
-STEP_GROWTH = 1.5
-LARGEST_STEP = 0.7  # of a curve that only falls
-LARGEST_STEP_WITH_DIPS = 0.35
-SHORTEST_STEP = 0.01  # towards an α above which there is no error
+LARGEST_STEP = 0.7  # of a curve that only falls; half of it where there may be dips
 FINEST_INTERVAL = 0.05  # halved no further: dips this narrow next to no maximum are not looked for
 # A curve falls and rises in an interval at most this many times as steeply as its neighbours do.
 # With 1 a dip of test_planner.py is overlooked, with 2.5 none.
@@ -361,7 +355,7 @@ def _corrected(curve: ErrorCurve, error: float, log_alpha: float, slope: float) 
     """Return ln α corrected for the rough tolerance, or None if no small step leads to it."""
     if not slope < 0:
         return log_alpha
-    for _ in range(MAX_CORRECTIONS):
+    for _ in range(4):
         step = (error - float(curve.row(log_alpha)["generalisation_error"])) / slope
         if abs(step) <= PRECISION:
             return log_alpha
@@ -388,7 +382,7 @@ class ErrorCurve:
         self._known: dict[tuple[float, float | None], dict[str, Any]] = {}
         self._asked: list[float] = []
         self._rows = {tol: self._made_rows(tol) for tol in (None, TOLERANCE_OF_SEARCH)}
-        self._progress = steps(range(USUAL_NUMBER_OF_ROWS))
+        self._progress = steps(range(20))  # as many rows as are usual
 
     def __call__(self, log_alpha: float) -> float:
         """Return ε, NaN where there is none."""
@@ -472,13 +466,15 @@ def first_crossing(
     search.add(left)
     if search.excess(left) <= 0:
         return left
-    largest_step = LARGEST_STEP_WITH_DIPS if dips else LARGEST_STEP
+    largest_step = LARGEST_STEP
+    if dips:
+        largest_step = LARGEST_STEP / 2
     step = FIRST_STEP
     while left < top:
         right = min(left + step, top)
         right = min([right, *(mark for mark in marks if left < mark)])
         if math.isnan(curve(right)):
-            if step < SHORTEST_STEP:
+            if step < 0.01:  # next to an α above which there is no error
                 break
             step /= 2
             continue
@@ -489,7 +485,7 @@ def first_crossing(
         if bracket is not None:
             return float(brentq(search.excess, *bracket, xtol=PRECISION, rtol=1e-12))
         left = right
-        step = min(STEP_GROWTH * step, largest_step)
+        step = min(1.5 * step, largest_step)
     raise OutOfReach(_why_out_of_reach(curve, error, left, top, name))
 
 
@@ -587,7 +583,9 @@ def _why_out_of_reach(
         why = f"beyond which that of {name} was not found: {instead}"
     elif top < math.log(LARGEST_ALPHA):
         why = f"next to alpha_s, where {name} ends: {instead}"
-    still = "not known" if ended else f"still {curve(log_alpha):.3g}"
+    still = f"still {curve(log_alpha):.3g}"
+    if ended:
+        still = "not known"
     return (
         f"an error of {error:g} is out of reach: it is {still} at "
         f"alpha = {math.exp(log_alpha):g}, {why}"

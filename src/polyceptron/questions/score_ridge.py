@@ -21,13 +21,6 @@ from polyceptron.solve.minimise import Place, Trial, minimise
 from polyceptron.theory.erm.fixed_point import default_tolerance, student_order
 
 TARGETS = ("error", "test-loss", "calibration")
-# The search for a ridge stops at this share of the fixed point's own tolerance, so that it adds
-# little to the error bar.
-SEARCH_SHARE_OF_TOLERANCE = 0.1
-FIRST_RIDGE = 0.1
-SMALLEST_RIDGE = 1e-9
-LARGEST_RIDGE_PER_ALPHA = 1e8  # above it weights are proportional to class means
-LEVEL_OF_PANELS = 4  # of the integral of a difference with a kink, where two classes have no bins
 FINE_BINS = 10 * N_BINS
 
 
@@ -54,11 +47,10 @@ def ridge_for(teacher: AnyTeacher, estimator: Any, alpha: float, target: str) ->
             f"'error'"
         )
     objective = _ScoreOfRidge(teacher, spec, alpha, target, probabilities)
-    largest = LARGEST_RIDGE_PER_ALPHA * max(1.0, alpha)
-    tol = SEARCH_SHARE_OF_TOLERANCE * default_tolerance(teacher.n_classes)
-    minimum = minimise(
-        objective, FIRST_RIDGE, tol, range_=(SMALLEST_RIDGE, largest), limit_at_zero=True
-    )
+    largest = 1e8 * max(1.0, alpha)  # above it weights are proportional to class means
+    # The search adds little to the error bar of a fixed point.
+    tol = 0.1 * default_tolerance(teacher.n_classes)
+    minimum = minimise(objective, 0.1, tol, range_=(1e-9, largest), limit_at_zero=True)
     if minimum is None:
         raise ComputationFailed(
             f"no fixed point at alpha {alpha:g} on the way to the ridge of least {target}"
@@ -109,6 +101,7 @@ def _unbinned_error(
         edges = np.linspace(1 / k, 1, FINE_BINS + 1)
         _, error = reliability(channel, k, order, probabilities, edges)
         return float(error.value)
-    nodes = fresh_fields(channel, k, order, LEVEL_OF_PANELS)
+    fine_level = 4  # the difference has a kink
+    nodes = fresh_fields(channel, k, order, fine_level)
     apart = np.abs(nodes.truth[:, 0] - probabilities(nodes.omega)[:, 0])
     return float(nodes.mean(apart)[0] / nodes.weight.sum())

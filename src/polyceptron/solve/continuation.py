@@ -18,7 +18,6 @@ Attempt = Callable[[float, Array | None, Array | None], Root]
 
 FIRST_STEP = 1.2  # in x, a logarithm
 STEP_GROWTH = 1.5  # after a step that succeeded
-SHORTEST_STEP = 0.02  # in x: where this fails too, there is no root further on
 
 
 def follow_root(attempt: Attempt, x: float, goal: float, root: Root | None = None) -> Root:
@@ -71,7 +70,7 @@ class _Path:
             self.root = trial
             self.step = STEP_GROWTH * self.step
             return None
-        if self.step < SHORTEST_STEP:
+        if self.step < 0.02:  # there is no root further on
             return trial
         self.step /= 2
         return None

@@ -29,30 +29,25 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
 from scipy.optimize import brentq
 
-FIRST_STEP = 1.0  # in ln λ
-STEP_GROWTH = 2.0  # of each step over the one before, while the bracket is widened
-LONGEST_STEP = 2.0  # in ln λ: valleys of hinges with few data are hardly wider
-CONSTANT_STRETCH = 3.5  # in ln λ: without change over this much the function counts as constant
-WALL_DISTANCE = 0.3  # in ln λ: how near the search goes to where nothing can be computed
-CONSTANT_SHARE = 0.03  # of the tolerance: a change that counts as none
-GAIN_SHARE = 0.1  # of the tolerance: a possible gain for which the search goes on
-RESOLVED_SHARE = 0.01  # of the tolerance: what the last step in ln λ may cost
-CHECK_SHARE = 10.0  # tolerances by which the function rises up to the neighbours of the check
-NARROW_FOR_SLOPES = 2.5  # in ln λ: the sides of a bracket within which slopes are followed
-NARROW = 1.2  # in ln λ: a bracket within which a parabola is a fair picture
-# In ln λ: a valley of a hinge at the end of a constant stretch is hardly narrower
-# (tests/unit/theory/test_best_ridge.py::test_valley_beside_a_plateau).
-NARROW_AT_PLATEAU = 0.5
-SHORTEST = 1e-4  # in ln λ: the finest resolution
-SHORTEST_CHECK, LONGEST_CHECK = 2e-3, 0.3  # in ln λ: distances of the neighbours of the check
-EQUAL_VALUES = 1e-14  # relative difference of values that only rounding tells apart
-MAX_VALLEYS = 3  # besides the deepest one, in which the search is repeated
-MAX_REFINEMENTS = 40  # each narrows a side of the bracket by a third or more
-STEP_SHRINKAGE = 4.0  # of the distance of the neighbours from one check to the next
-MAX_CHECKS = 14  # each corrects ln λ by a step of Newton's method, or shortens the step
-SAFETY = 2.0  # by which the gain that the parabola promises is multiplied
+# Distances in ln λ.
+FIRST_STEP = 1.0
+LONGEST_STEP = 2.0  # valleys of hinges with few data are hardly wider
+NARROW = 1.2  # a bracket within which a parabola is a fair picture
+# Neighbours of the check are not closer than the first, and not further than the second: closer
+# rounding decides, further a parabola is no picture.
+SHORTEST_CHECK = 2e-3
+LONGEST_CHECK = 0.3
+RESOLUTION = 1e-4  # λ is not known better: its rounding and that of the function cost nothing
+
+# Shares of the tolerance on the function.
+CONSTANT_SHARE = 0.03  # a change that counts as none
+GAIN_SHARE = 0.1  # a possible gain for which the search goes on
+RISE_SHARE = 10.0  # by so much the function rises to the neighbours of the check
+
+MAX_TRIALS_OF_A_STEP = 40  # of a loop that narrows or fills a bracket; each halves a part of it
 
 
 class Place(StrEnum):
@@ -230,7 +225,7 @@ class _Search:
     def best(self) -> float:
         """Return the x of the least value, the nearest to the start of those that are equal."""
         least = self.least()
-        rounding = EQUAL_VALUES * abs(least)
+        rounding = 64 * np.finfo(float).eps * abs(least)
         equal = [x for x in self.trials_with_values() if self.trials[x].value <= least + rounding]
         return min(equal, key=lambda x: abs(x - self.start))
 
@@ -278,7 +273,7 @@ class _Search:
         """Return whether the outermost value on a side is clearly above the least."""
         known = self.trials_with_values()
         outermost = known[-1] if direction > 0 else known[0]
-        return self.trials[outermost].value > self.least() + CHECK_SHARE * self.tol
+        return self.trials[outermost].value > self.least() + RISE_SHARE * self.tol
 
     def _step_out(self, direction: int) -> bool:
         """Make one more trial on a side; return False if there is nothing more to try."""
@@ -287,7 +282,7 @@ class _Search:
         here = self._outermost(direction)
         wall = self._nearest_failure(direction)
         if wall is not None:
-            if abs(wall - here) < WALL_DISTANCE:
+            if abs(wall - here) < LONGEST_CHECK:
                 return False
             self.at((wall + here) / 2)
             return True
@@ -297,7 +292,7 @@ class _Search:
         step = FIRST_STEP
         outwards = self._outwards(direction)
         if len(outwards) > 1:
-            step = min(STEP_GROWTH * abs(outwards[-1] - outwards[-2]), LONGEST_STEP)
+            step = min(2 * abs(outwards[-1] - outwards[-2]), LONGEST_STEP)
         x = here + direction * max(step, FIRST_STEP)
         if not self.lowest < x < self.highest:
             x = self._end(direction)
@@ -317,20 +312,23 @@ class _Search:
             return False
         if self._nearest_failure(direction) is not None or len(outwards) < 2:
             return False
-        x = here - STEP_GROWTH * abs(here - outwards[-2])
+        x = here - 2 * abs(here - outwards[-2])
         if x < self.lowest:
             return False
         self.at(x)
         return True
 
     def _is_constant(self, direction: int) -> bool:
-        """Return whether the last trials on a side have the same value over a long stretch."""
+        """Return whether the last trials on a side have the same value over a long stretch.
+
+        That of two of the longest steps, nearly.
+        """
         outwards = self._outwards(direction)
         last = self.trials[outwards[-1]].value
         for x in reversed(outwards):
             if abs(self.trials[x].value - last) > CONSTANT_SHARE * self.tol:
                 return False
-            if abs(x - outwards[-1]) > CONSTANT_STRETCH:
+            if abs(x - outwards[-1]) > 1.75 * LONGEST_STEP:
                 return True
         return False
 
@@ -340,9 +338,9 @@ class _Search:
         A valley may lie between two stretches on which the function is constant, or just beyond the
         end of one.
         """
-        for _ in range(MAX_REFINEMENTS):
+        for _ in range(MAX_TRIALS_OF_A_STEP):
             known = self._outwards(1)
-            near = self.least() + CHECK_SHARE * self.tol
+            near = self.least() + RISE_SHARE * self.tol
             gaps = [
                 (low, high)
                 for low, high in pairwise(known)
@@ -358,9 +356,12 @@ class _Search:
                 return
 
     def _widest_gap(self, low: float, high: float) -> float:
-        """Return how far apart two neighbours may be: less at the end of a constant stretch."""
+        """Return how far apart two neighbours may be: less at the end of a constant stretch.
+
+        A valley of a hinge there is hardly narrower (test_valley_beside_a_plateau).
+        """
         if self._ends_constant_stretch(low, -1) or self._ends_constant_stretch(high, 1):
-            return NARROW_AT_PLATEAU
+            return FIRST_STEP / 2
         return 1.01 * LONGEST_STEP
 
     def _ends_constant_stretch(self, x: float, direction: int) -> bool:
@@ -385,9 +386,9 @@ class _Search:
     # Step 3: refining.
 
     def minimum(self) -> Minimum:
-        """Return the minimum in the deepest valley that the trials show."""
+        """Return the minimum in the deepest valley that the trials show, of four at most."""
         found = self._minimum_around_best()
-        for _ in range(MAX_VALLEYS):
+        for _ in range(3):
             rival = self._deepest_rival(found.trial.value)
             if rival is None:
                 break
@@ -427,7 +428,7 @@ class _Search:
         if not bend > 0:
             return None
         shift = -slope / bend
-        if abs(shift) <= SHORTEST or not below < x + shift < above:
+        if abs(shift) <= RESOLUTION or not below < x + shift < above:
             return None
         return _Vertex(x + shift, middle - slope**2 / (2 * bend))
 
@@ -440,7 +441,7 @@ class _Search:
         if at_end is not None:
             return at_end
         # Where the function is constant its slope is rounding: first near the valley by values.
-        self._narrow_by_value(NARROW_FOR_SLOPES)
+        self._narrow_by_value(2 * NARROW)
         root = self._refine_by_slope()
         if root is None or self.trials[root].value > self.least() + GAIN_SHARE * self.tol:
             return self.checked(self._narrow_by_value(NARROW), LONGEST_CHECK)
@@ -514,22 +515,29 @@ class _Search:
         return root
 
     def _resolution(self, bend: float) -> float:
-        """Return how far off x may be, for a second derivative of the value: it costs little."""
+        """Return how far off x may be, for a second derivative of the value.
+
+        It costs a hundredth of the tolerance.
+        """
         if not bend > 0:
-            return SHORTEST
-        return min(max(math.sqrt(2 * RESOLVED_SHARE * self.tol / bend), SHORTEST), 0.2)
+            return RESOLUTION
+        return min(max(math.sqrt(0.02 * self.tol / bend), RESOLUTION), 0.2)
 
     def _narrow_by_value(self, width: float) -> float:
-        """Narrow the bracket around the best trial until both its sides are below a width."""
-        for _ in range(MAX_REFINEMENTS):
+        """Narrow the bracket around the best trial until both its sides are below a width.
+
+        The longer side is halved, or shortened by 4 where it is very long.
+        """
+        for _ in range(MAX_TRIALS_OF_A_STEP):
             low, best, high = self._bracket()
-            wider_below = best - low > high - best
-            if max(best - low, high - best) < width:
+            below = best - low
+            above = high - best
+            if max(below, above) < width:
                 break
-            if wider_below:
-                self.at(best - (best - low) / 2 if best - low < 8 else best - 4)
+            if below > above:
+                self.at(best - min(below / 2, 4.0))
             else:
-                self.at(best + (high - best) / 2 if high - best < 8 else best + 4)
+                self.at(best + min(above / 2, 4.0))
         return self._bracket()[1]
 
     def _bracket(self) -> tuple[float, float, float]:
@@ -552,10 +560,10 @@ class _Search:
         that the next vertex is still within reach.
         """
         fit = self._parabola(x, step)
-        for _ in range(MAX_CHECKS):
-            shorter = max(self._check_step(fit.bend), step / STEP_SHRINKAGE)
+        for _ in range(14):  # each is a Newton step, or shortens the step
+            shorter = max(self._check_step(fit.bend), step / 4)
             gains = fit.gain > GAIN_SHARE * self.tol
-            if not gains and step < STEP_GROWTH * shorter:
+            if not gains and step < 2 * shorter:
                 break
             if gains:
                 x = x + fit.shift
@@ -566,10 +574,10 @@ class _Search:
         # Of a curve whose third derivative is at most twice the second, the vertex of the parabola
         # is off by step²/3.
         off = step**2 / 3
-        left_open = excess + SAFETY * fit.gain + 0.5 * max(fit.bend, 0.0) * off**2
-        width = abs(fit.shift) + SHORTEST
+        left_open = excess + 2 * fit.gain + 0.5 * max(fit.bend, 0.0) * off**2
+        width = abs(fit.shift) + RESOLUTION
         if fit.bend > 0:
-            width = math.sqrt(2 * left_open / fit.bend) + SHORTEST
+            width = math.sqrt(2 * left_open / fit.bend) + RESOLUTION
         if x == -math.inf:
             return Minimum(0.0, self.trials[x], left_open, 0.0, Place.ZERO)
         return Minimum(math.exp(x), self.trials[x], left_open, width, Place.INSIDE)
@@ -595,7 +603,7 @@ class _Search:
         """Return the distance at which the function has risen by some tolerances."""
         if not bend > 0:
             return LONGEST_CHECK
-        step = math.sqrt(2 * CHECK_SHARE * self.tol / bend)
+        step = math.sqrt(2 * RISE_SHARE * self.tol / bend)
         return min(max(step, SHORTEST_CHECK), LONGEST_CHECK)
 
     def _parabola(self, x: float, step: float) -> _Parabola:

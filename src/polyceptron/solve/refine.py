@@ -12,7 +12,6 @@ from typing import Protocol, TypeVar
 from polyceptron.progress import steps
 
 POINTS_RATE = 0.85  # the error of N quasi-random points falls as N^(−rate), or faster
-EXPECTED_LEVELS = 3  # for the share of the work that is shown as done; each is twice the one before
 
 
 class HasUncertainty(Protocol):
@@ -30,7 +29,7 @@ Answer = TypeVar("Answer", bound=HasUncertainty)
 def first_within(levels: Iterator[Answer], tol: float) -> Answer:
     """Return the answer on the first level whose bar meets the tolerance, else on the last."""
     answer = None
-    for answer in steps(levels, EXPECTED_LEVELS, growth=2):
+    for answer in steps(levels, 3, growth=2):  # as many are usual, each twice the one before
         if answer.uncertainty <= tol:
             break
     if answer is None:

@@ -24,23 +24,15 @@ from polyceptron.numerics import Array
 
 Residual = Callable[[Array], Array]  # θ (n,) → F (n,)
 
-LONGEST_STEP = 1.5  # in θ: a factor 4.5 of an order parameter
 LARGEST_UNKNOWN = 500.0  # |θ|: e^±500 covers every ridge that can be given
 DIFFERENCE_STEP = 1e-5  # in θ: rounding (1e-11 over it) and curvature then both cost about 1e-5
-MAX_STEPS = 40
-# Trials of a shortened step, each a third of the one before: a Jacobian from elsewhere is soon
-# replaced by one from here.
-MAX_TRIALS_WITH_FRESH_JACOBIAN = 8
-MAX_TRIALS_WITH_OLD_JACOBIAN = 2
 # A residual below this may be what rounding leaves of it; above, F jumps between coarse nodes
 # (test_newton_ends_where_coarse_nodes_jump).
 ROUNDING_OF_RESIDUAL = 1e-4
-STEP_NEXT_TO_JUMP = 0.02  # in θ: F without jumps would be straight over so short a step
 GOOD_REDUCTION = 0.3  # of a step or residual from one step to the next: the Jacobian still serves
 # Least singular value of J above which no direction is nearly flat, and a small residual is a sign
 # of a root (test_a_root_is_not_taken_on_the_word_of_a_stiff_jacobian).
 LEAST_SLOPE = 0.03
-NEGLIGIBLE_SHARE = 1e-3  # of the tolerance: a step that needs no comparison with the one before
 
 
 class Root(NamedTuple):
@@ -207,7 +199,7 @@ class DampedNewton:
 
     def run(self) -> Root:
         """Return where the search ended."""
-        for _ in range(MAX_STEPS):
+        for _ in range(40):
             jacobian = self._current_jacobian()
             direction = _Direction.of(jacobian, self.value)
             if direction.length < self.tol:
@@ -268,6 +260,8 @@ class DampedNewton:
     def _shortened_step(self, direction: _Direction) -> _Trial | None:
         """Return the longest of a few steps that lowers the residual; None without any.
 
+        Each is a third of the one before. A Jacobian from elsewhere is soon given up.
+
         Where F is nearly flat in a direction, the residual may rise, and what must fall is the
         length of the next step.
         """
@@ -276,10 +270,11 @@ class DampedNewton:
             return None
         scale = 1.0
         if length > 0:
-            scale = min(1.0, LONGEST_STEP / length)
-        n_trials = MAX_TRIALS_WITH_OLD_JACOBIAN
+            longest = 1.5  # a factor 4.5 of an order parameter
+            scale = min(1.0, longest / length)
+        n_trials = 2
         if self.jacobian_is_fresh:
-            n_trials = MAX_TRIALS_WITH_FRESH_JACOBIAN
+            n_trials = 8
         size = self._size()
         for _ in range(n_trials):
             after = self.residual(self.theta + scale * direction.step)
@@ -304,7 +299,7 @@ class DampedNewton:
         """
         if not self.jacobian_is_fresh or direction.least_slope <= LEAST_SLOPE:
             return False
-        short = direction.length < STEP_NEXT_TO_JUMP
+        short = direction.length < 0.02
         return short and self._size() > ROUNDING_OF_RESIDUAL and trial.reduction > 0.5
 
     def _what_remains_is_negligible(self, direction: _Direction, trial: _Trial) -> bool:
@@ -316,7 +311,8 @@ class DampedNewton:
         remaining = np.abs(direction.axes @ trial.remaining)
         if not remaining.max() < self.tol:
             return False
-        return bool((remaining < GOOD_REDUCTION * taken + NEGLIGIBLE_SHARE * self.tol).all())
+        negligible = 1e-3 * self.tol
+        return bool((remaining < GOOD_REDUCTION * taken + negligible).all())
 
     def _update_jacobian(
         self, jacobian: Array, direction: _Direction, trial: _Trial, change: Array

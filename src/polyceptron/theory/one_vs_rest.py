@@ -69,10 +69,6 @@ SOLUTION_TOLERANCE = 1e-7  # of each component of θ on given points
 # The continuation in ln λ begins at this value if the ridge is smaller: there the start of
 # `BinaryStudents.start` is near. Where no solution was found at first, ln λ is raised in steps.
 FIRST_LOG_RIDGE = -3.0
-STEP_TO_LARGER_LOG_RIDGE = 2.0
-SHORTEST_LOG_RIDGE_STEP = 0.05
-LARGEST_LOG_RIDGE = math.log(1e3)  # no larger ridge is tried as a start
-SMALLEST_RIDGE_OF_SEARCH = 1e-8  # in the search for the best ridge
 
 
 class PullSums(NamedTuple):
@@ -335,14 +331,15 @@ class SolutionsOverRidge:
     def _stepping_stone(self, log_ridge: float) -> float:
         """Return where to solve first: half-way to the nearest solution, or at a larger ln λ."""
         nearest = self._nearest(log_ridge)
-        if log_ridge > LARGEST_LOG_RIDGE or abs(log_ridge - nearest) < SHORTEST_LOG_RIDGE_STEP:
+        too_close = abs(log_ridge - nearest) < 0.05
+        if log_ridge > math.log(1e3) or too_close:
             raise ComputationFailed(
                 f"no fixed point of one-vs-rest at alpha {self.students.alpha:g} and ridge "
                 f"{math.exp(log_ridge):.3g}: give a larger ridge"
             )
         if self._known:
             return (log_ridge + nearest) / 2
-        return log_ridge + STEP_TO_LARGER_LOG_RIDGE
+        return log_ridge + 2.0
 
     def _tangent(
         self, students: BinaryStudents, theta: Array, nodes: BinaryNodes, slopes: Array
@@ -374,7 +371,7 @@ class SolutionsOverRidge:
             self.trial,
             math.exp(FIRST_LOG_RIDGE),
             tol,
-            range_=(SMALLEST_RIDGE_OF_SEARCH, largest),
+            range_=(1e-8, largest),
         )
         if found is None:
             raise ComputationFailed(

@@ -186,3 +186,25 @@ def test_an_error_that_rises_from_the_start_is_met_at_its_start():
     """Unequal shares and hardly any ridge: the intercept alone errs least, until α is large."""
     found = pc.plan(pc.Mixture((0.8, 0.2), separation=1.5), 0.2002, NEARLY_NO_RIDGE)
     assert found.alpha < 0.06
+
+
+def test_students_that_are_only_named_have_their_best_ridge():
+    """The ridge 0.1 needs more data than max-margin at this error, the best one needs less."""
+    teacher = pc.Teacher(2)
+    named = plan(teacher, 0.05, "cross-entropy")
+    assert named.row["ridge"] != 0.1
+    best = plan(teacher, 0.05, pc.ERM("cross-entropy", "optimal"))
+    assert named.alpha == best.alpha
+    fixed = plan(teacher, 0.05, "cross-entropy", ridge=0.1)
+    assert fixed.row["ridge"] == 0.1
+    assert fixed.alpha == plan(teacher, 0.05, pc.ERM("cross-entropy", 0.1)).alpha
+    hard = plan(teacher, 0.05, "max-margin").alpha
+    assert named.alpha < hard < fixed.alpha
+
+
+def test_a_comparison_without_names_is_at_best_ridges():
+    plans = {found.row["estimator"]: found for found in plan(pc.Teacher(2), 0.2)}
+    for name, found in plans.items():
+        assert plans["bayes"].alpha <= found.alpha * (1 + 1e-4), name
+    square = plan(pc.Teacher(2), 0.2, pc.ERM("square", "optimal"))
+    assert plans["square"].alpha == square.alpha

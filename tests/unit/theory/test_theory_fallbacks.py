@@ -133,3 +133,11 @@ def test_threads_follow_the_setting_or_the_machine(monkeypatch):
     for text in ("", "many", "0"):
         monkeypatch.setenv("OMP_NUM_THREADS", text)
         assert thread_count() >= 1
+
+
+def test_weights_that_a_penalty_lets_vanish_are_no_crash():
+    """A threshold of 10 standard pulls: at a step of the search nothing is left of the weights."""
+    strong = ERM("cross-entropy", penalty="elastic-net:10:10")
+    point = erm_fixed_point(Teacher(5), strong, 0.3)
+    assert point.status == "not-converged"
+    assert math.isnan(point.generalisation_error)

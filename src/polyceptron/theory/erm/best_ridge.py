@@ -29,14 +29,11 @@ from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.erm.point import ErmFixedPoint
 from polyceptron.theory.erm.ridge_valley import find_valley, ridge_tangent
 
-LARGEST_TANGENT_STEP = 1.0  # in ln λ: as far as a tangent is followed to start at another ridge
 FIXED_POINT_SHARE = 0.8  # of the tolerance: the rest is left to the search
-RELATIVE_TOLERANCE = 1e-3  # of the search, where ε itself is not much above the tolerance
+# Of sums, by their own checks: the tangent errs by up to a hundred times as much
+# (test_a_tangent_of_sums_in_doubt_is_not_believed).
+LARGEST_DOUBT_OF_TANGENT = 1e-5
 SMALLEST_RIDGE = 1e-30  # that is tried before the limit λ → 0: the best ridge falls as 1/α²
-LEVEL_OF_TANGENT = 1  # of panels and of points
-FIRST_LEVEL_OF_SUMS = 2  # of a tangent, raised until their own checks are below SOUND_SUMS
-SOUND_SUMS = 1e-5  # doubt of sums: the tangent errs by hundreds of times as much
-LEVEL_OF_TRAINING = 1  # of the change of training loss and error with the ridge
 
 # Solves a problem for its fixed point: tolerance, θ and Jacobian to start from.
 Solve = Callable[[Problem, float, Array | None, Array | None], ErmFixedPoint]
@@ -105,8 +102,7 @@ class _RidgeObjective:
         known = self.known[nearest]
         if known.tangent is None:
             return known.theta, None
-        step = log_ridge - nearest
-        step = min(max(step, -LARGEST_TANGENT_STEP), LARGEST_TANGENT_STEP)
+        step = min(max(log_ridge - nearest, -1.0), 1.0)  # no tangent is followed further
         return known.theta + step * known.tangent, known.jacobian
 
 
@@ -144,7 +140,7 @@ def best_ridge(
         objective,
         _first_guess(problem),
         tol,
-        relative_tol=RELATIVE_TOLERANCE,
+        relative_tol=1e-3,
         range_=(SMALLEST_RIDGE, largest),
         limit_at_zero=True,
     )
@@ -207,7 +203,7 @@ def _with_search(problem: Problem, found: Minimum, tol: float) -> ErmFixedPoint:
 
 def _training(problem: Problem, place: ScalarOrder, law: ScalarOrder) -> tuple[float, float]:
     """Training loss and training error at a law, with nodes placed for another near by."""
-    averages = problem.fields.averages(LEVEL_OF_TRAINING, place)(law).mean()
+    averages = problem.fields.averages(1, place)(law).mean()
     error = problem.training_error(law)
     if error is None:
         error = float(averages.error[0])
@@ -235,8 +231,8 @@ def _with_tangent(problem: Problem, point: ErmFixedPoint) -> _Known:
 def _level_of_tangent(system: Equations, theta: Array) -> int | None:
     """The coarsest level whose tangent can be trusted; None if there is none."""
     if not system.problem.nodes_follow_order:
-        return LEVEL_OF_TANGENT
-    for level in range(FIRST_LEVEL_OF_SUMS, system.problem.fields.rule.n_levels):
-        if system.at(level, theta)[1] < SOUND_SUMS:
+        return 1
+    for level in range(2, system.problem.fields.rule.n_levels):
+        if system.at(level, theta)[1] < LARGEST_DOUBT_OF_TANGENT:
             return level
     return None

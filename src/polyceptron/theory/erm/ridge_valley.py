@@ -3,14 +3,16 @@
 Most errors have one valley over the ridge. Its bottom is found on a coarse level of the rule, and
 corrected by the slope on a finer one, before anything is solved for with full accuracy:
 
-1. *Bracket.* Coarse roots at x and at x ± 1; further out, until ε has risen on both sides.
+1. *Bracket.* Coarse roots at x and at x ± 1; further out, until ε has risen on both sides. Each
+   is computed on the first level whose own checks do not doubt how much ε has risen: averages that
+   miss samples make valleys of their own.
 2. *Bottom.* The least value of the polynomial through all points, where the next root is computed,
    until the polynomial promises less than the tolerance.
-3. *Correct.* One Newton step of dε/dx = 0 with the slope
+3. *Correct.* The root of the slope by the secant method, with
 
        dε/dx = −|dε/d ln τ| (d ln τ/dx),      dθ/dx = −J⁻¹ ∂F/∂x,
 
-   on a level that sees it well enough.
+   on levels that see it well enough.
 
 A valley that this does not see, because ε has kinks, is flat, or falls up to a limit, is none of
 this file's: `find_valley` returns None, and `best_ridge` searches step by step.
@@ -29,15 +31,18 @@ from polyceptron.numerics import Array
 from polyceptron.sides.fields.integrand import Averages
 from polyceptron.sides.generalisation import error_on_labels, error_slope
 from polyceptron.sides.scalar import Problem
-from polyceptron.solve.root import Root, is_in_range, jacobian_at, newton
+from polyceptron.solve import error_model
+from polyceptron.solve.root import is_in_range, jacobian_at, newton
 from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.equations import Equations, equations
 
 RISE_IN_TOLERANCES = 10.0  # by which ε must have risen on both sides of a valley
+PROBE_DISTANCE = 0.25  # in x, of the slopes whose difference is the second derivative
+SHARE_IN_DOUBT = 0.2  # of a rise of ε: the second derivative is then known to about as much
 GAIN_SHARE = 0.05  # of the tolerance: a gain for which no further step is made
-# |error of d ln τ/d ln λ| over what the averages miss by their own checks: at most 20 was seen, for
+# |error of d ln τ/d ln λ| over what the averages miss by their own checks: at most 42 was seen, for
 # 4 to 100 classes with 0.3 to 156 samples per dimension.
-SLOPE_ERROR_PER_DOUBT = 100.0
+SLOPE_ERROR_PER_DOUBT = 50.0
 
 
 class Valley(NamedTuple):
@@ -79,14 +84,13 @@ def find_valley(problem: Problem, first_ridge: float, tol: float) -> Valley | No
     """
     if problem.nodes_are_random or problem.loss.coordinates.jumps:
         return None
+    log_ridge = math.log(first_ridge)
     try:
-        search = _ValleySearch.begin(problem, math.log(first_ridge), tol)
-        if search is None or not search.bracket():
+        root = coarse_root(equations(problem.at_ridge(first_ridge)))
+        if not root.converged:
             return None
-        log_ridge = search.bottom()
-        if log_ridge is None:
-            return None
-        return search.corrected(log_ridge)
+        first = _Point(log_ridge, root.theta, root.jacobian, math.nan)
+        return _ValleySearch(problem, tol, root.level, first).valley()
     except (ArithmeticError, np.linalg.LinAlgError):
         return None
 
@@ -112,6 +116,17 @@ def _change_with_ridge(system: Equations, theta: Array, averages: Averages) -> A
     return np.asarray((ends[1] - ends[0]) / (2 * step))
 
 
+class _Slope(NamedTuple):
+    """dε/dx at x, the root there, and by how much the slope may be off."""
+
+    x: float
+    theta: Array
+    tangent: Array
+    jacobian: Array
+    slope: float
+    error: float
+
+
 class _SlopeLevel(NamedTuple):
     """A level of the rule, and its error of d ln τ/dx."""
 
@@ -130,23 +145,22 @@ class _Point(NamedTuple):
 
 @dataclass
 class _ValleySearch:
-    """The coarse roots so far, by rising x."""
+    """The coarse roots so far, by rising x, each on `level` or a finer one."""
 
     problem: Problem
     absolute_tol: float
     level: int
+    first: _Point  # the root of another level, to begin with
     points: list[_Point] = field(default_factory=list)
 
-    @classmethod
-    def begin(cls, problem: Problem, x: float, tol: float) -> _ValleySearch | None:
-        """Find the first root; its level is that of the search."""
-        system = equations(problem.at_ridge(math.exp(x)))
-        root = coarse_root(system)
-        if not root.converged:
+    def valley(self) -> Valley | None:
+        """Return the valley around the first root, None where there is none to be seen."""
+        if not self._add(self.first.x) or not self.bracket():
             return None
-        search = cls(problem, tol, root.level)
-        search._keep(x, root)
-        return search
+        log_ridge = self.bottom()
+        if log_ridge is None:
+            return None
+        return self.corrected(log_ridge)
 
     @property
     def tol(self) -> float:
@@ -185,29 +199,58 @@ class _ValleySearch:
         return None
 
     def corrected(self, x: float) -> Valley | None:
-        """Return the valley after a Newton step with the slope of a level that sees it well."""
-        best = self._best()
-        bend = float(self._around(best).deriv(2)(x))
+        """Return the valley by the root of the slope, on levels that see it well.
+
+        The second derivative is that of the slopes themselves: the polynomial of coarse roots is
+        believed in nothing but where to begin.
+        """
+        bend = float(self._around(self._best()).deriv(2)(x))
         if not bend > 0:
             return None
-        theta = self._predicted(x)
+        here = self._slope_at(x, self._predicted(x), bend)
+        if here is None:
+            return None
+        probe = x - math.copysign(PROBE_DISTANCE, here.slope)
+        before = here
+        here = self._slope_at(probe, before.theta + (probe - x) * before.tangent, bend)
+        for _ in range(3):
+            if here is None:
+                return None
+            bend = (here.slope - before.slope) / (here.x - before.x)
+            shift = -here.slope / bend
+            if not bend > 0 or abs(shift) > 2 * PROBE_DISTANCE:
+                return None
+            slope_left = SHARE_IN_DOUBT * abs(here.slope) + here.error
+            left_open = slope_left**2 / (2 * bend)
+            theta = here.theta + shift * here.tangent
+            if left_open < GAIN_SHARE * self.tol:
+                width = slope_left / bend
+                x = here.x + shift
+                return Valley(x, theta, here.tangent, here.jacobian, left_open, width)
+            before = here
+            here = self._slope_at(before.x + shift, theta, bend)
+        return None
+
+    def _slope_at(self, x: float, theta: Array, bend: float) -> _Slope | None:
+        """Return the slope of ε at x, None where no level sees it well or has a root near θ."""
         system = equations(self.problem.at_ridge(math.exp(x)))
-        tau = math.exp(theta[0])
-        fall = error_slope(self.problem.channel, tau, self.problem.n_classes)
+        fall = error_slope(self.problem.channel, math.exp(theta[0]), self.problem.n_classes)
         # An error of the slope by so much would gain a share of the tolerance.
         largest_error = math.sqrt(2 * bend * GAIN_SHARE * self.tol) / fall
         seen = self._level_that_sees(system, theta, largest_error)
         if seen is None:
             return None
+        rule = self.problem.fields.rule
+        residual = system.on(system.placed(seen.level, rule.placement(theta)))
+        nearest = min(self.points, key=lambda point: abs(point.x - x))
+        tol = rule.root_tolerances[seen.level]
+        root = newton(residual, theta, tol=tol, jacobian=nearest.jacobian, chord=True)
+        if not root.converged:
+            return None
+        theta = root.theta + root.step()
         tangent, jacobian = ridge_tangent(system, theta, seen.level)
         slope = -fall * float(tangent[0])
-        shift = -slope / bend
-        if abs(shift) > 0.5:  # the coarse level saw another valley
-            return None
-        slope_error = 0.1 * abs(slope) + fall * seen.error
-        left_open = slope_error**2 / (2 * bend)
-        width = slope_error / bend
-        return Valley(x + shift, theta + shift * tangent, tangent, jacobian, left_open, width)
+        return _Slope(x, theta, tangent, jacobian, slope, fall * seen.error)
 
     def _level_that_sees(
         self, system: Equations, theta: Array, largest_error: float
@@ -230,31 +273,53 @@ class _ValleySearch:
         return Polynomial.fit(x, errors, len(nearest) - 1)
 
     def _add(self, x: float) -> bool:
-        """Add the root at x; return whether it was found."""
+        """Add the root at x, on the first level that does not doubt it; return whether there is."""
         system = equations(self.problem.at_ridge(math.exp(x)))
-        theta = self._predicted(x)
-        if not is_in_range(theta):
-            return False
-        nearest = min(self.points, key=lambda point: abs(point.x - x))
         rule = self.problem.fields.rule
-        residual = system.on(system.placed(self.level, rule.placement(theta)))
-        tol = rule.root_tolerances[self.level]
-        root = newton(residual, theta, tol=tol, jacobian=nearest.jacobian, chord=True)
-        if not root.converged:
-            return False
-        self._keep(x, root)
-        return True
+        theta = self._predicted(x)
+        nearest = min(self.points, key=lambda point: abs(point.x - x), default=self.first)
+        jacobian = nearest.jacobian
+        for level in range(self.level, rule.n_levels - 1):
+            if not is_in_range(theta):
+                return False
+            residual = system.on(system.placed(level, rule.placement(theta)))
+            tol = rule.root_tolerances[level]
+            root = newton(residual, theta, tol=tol, jacobian=jacobian, chord=True)
+            if not root.converged:
+                return False
+            theta = root.theta + root.step()  # more digits than the search gave
+            jacobian = root.jacobian
+            tau = math.exp(theta[0])
+            n_classes = self.problem.n_classes
+            error = float(error_on_labels(self.problem.channel, tau, n_classes))
+            if self._doubt(system, level, theta) <= self._doubt_allowed(error):
+                self.points.append(_Point(x, theta, jacobian, error))
+                self.points.sort(key=lambda point: point.x)
+                return True
+        return False
 
-    def _keep(self, x: float, root: Root) -> None:
-        theta = root.theta + root.step()  # more digits than the search gave
-        channel = self.problem.channel
-        error = float(error_on_labels(channel, math.exp(theta[0]), self.problem.n_classes))
-        self.points.append(_Point(x, theta, root.jacobian, error))
-        self.points.sort(key=lambda point: point.x)
+    def _doubt_allowed(self, error: float) -> float:
+        """Return by how much ε may be in doubt: the tolerance, or a share of its rise."""
+        if not self.points:
+            return self.absolute_tol
+        rise = error - self._best().error
+        return max(self.absolute_tol, SHARE_IN_DOUBT * rise)
+
+    def _doubt(self, system: Equations, level: int, theta: Array) -> float:
+        """Return by how much ε may be off at a root, by the level's own checks."""
+        if not self.problem.nodes_follow_order:
+            return 0.0
+        averages, doubt = system.at(level, theta)
+        error_of_log_tau = error_model.DOUBT_FACTOR * doubt
+        error_of_log_tau += error_model.MISSED_PULL * averages.missed(self.problem.n_classes - 1)
+        fall = error_slope(self.problem.channel, math.exp(theta[0]), self.problem.n_classes)
+        return fall * error_of_log_tau
 
     def _predicted(self, x: float) -> Array:
         """Return θ (3,) at x by the polynomial through the nearest roots, at most four."""
         nearest = sorted(self.points, key=lambda point: abs(point.x - x))[:4]
+        if not nearest:
+            return self.first.theta
         if len(nearest) == 1:
             point = nearest[0]
             return point.theta + (x - point.x) * self._tangent(point)
