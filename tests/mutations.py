@@ -122,8 +122,8 @@ MUTATIONS = [
     Mutation(
         "prior overlap F: the mean's square dropped",
         "sides/weights/point_rows.py",
-        "left = second - sum(",
-        "left = second - 0.5 * sum(",
+        "return moments[1] - squared_mean",
+        "return moments[1] - 0.5 * squared_mean",
         THRESHOLDS,
     ),
     Mutation(
