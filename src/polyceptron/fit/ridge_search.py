@@ -270,7 +270,7 @@ class RidgeSearch:
             self.run(math.sqrt(best.ridge * beside.ridge))
 
     def downhill(self) -> tuple[float, float]:
-        """Return the factor to the next ridge beyond the best, and by how much the score falls there.
+        """Return the factor to the next ridge beyond the best, and the fall of the score there.
 
         Both are 0 unless the best is at an end of those tried.
         """
