@@ -12,7 +12,7 @@
 # | theory | an ordinary differential equation in α, for equal classes, any noise and spectrum |
 # | simulation | one loop over the samples |
 #
-# The figure *one-pass* (`polyceptron figures --only one-pass`) shows what one pass costs.
+# [The equations, and what one pass costs](../one-pass.md).
 
 # %%
 import polyceptron as pc

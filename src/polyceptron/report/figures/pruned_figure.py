@@ -1,6 +1,8 @@
 """The figure of choosing data: keep the hard half of the samples, or any half?"""
 
 import math
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
@@ -27,9 +29,9 @@ MARKS = (3.0, 10.0, 30.0)  # where data are drawn
 COLOURS = {"hard": "#D55E00", "easy": "#0072B2", "random": "#000000"}
 SYMBOLS = {"hard": "square", "easy": "triangle", "random": "circle"}
 CLASSES = {2: "solid", 3: "dash", 10: "dot"}  # dashes of the crossings
-SHARES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-SEARCHED_ALPHAS = (1.0, 1e3)  # between which the crossing is looked for
-CROSSING_TOLERANCE = 0.01  # of ln α
+SHARES = (0.3, 0.4, 0.5, 0.6, 0.75, 0.9)
+LADDER = tuple(2.0**i for i in range(8))  # the α between which the crossing is looked for
+CROSSING_TOLERANCE = 0.03  # of ln α
 ERROR_TOLERANCE = 1e-3  # of the error of ten classes, which is sampled
 
 
@@ -82,12 +84,20 @@ def crossing_rows(n_classes: int, keep: float) -> list[Row]:
         ]
         return math.log(float(rows[0][ERROR]) / float(rows[1][ERROR]))
 
-    low, high = (math.log(alpha) for alpha in SEARCHED_ALPHAS)
-    if advantage_of_random(low) < 0 or advantage_of_random(high) > 0:
+    bracket = _bracket(advantage_of_random)
+    if bracket is None:
         return []
-    crossing = math.exp(brentq(advantage_of_random, low, high, xtol=CROSSING_TOLERANCE))
+    crossing = math.exp(brentq(advantage_of_random, *bracket, xtol=CROSSING_TOLERANCE))
     numbers = {"alpha": crossing, "share": keep, "ridge": RIDGE, "branch": "crossing"}
     return [figure_row("theory", LOSS, n_classes=n_classes, **numbers)]
+
+
+def _bracket(advantage_of_random: Callable[[float], float]) -> tuple[float, float] | None:
+    """Return the step of the ladder, in ln α, on which hard samples begin to win, if one is."""
+    for low, high in pairwise(map(math.log, LADDER)):
+        if advantage_of_random(high) < 0:
+            return low, high
+    return None
 
 
 def _computations(profile: Profile) -> list[Computation]:
