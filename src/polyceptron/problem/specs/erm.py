@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,24 +30,43 @@ def read_class_weight(given: Any) -> ClassWeight:
     """
     if given is None or (isinstance(given, str) and given == "balanced"):
         return given
-    read = given
+    weights = _weights_by_class(given)
+    numbers = tuple(weights.values())
+    if not all(0 < w < math.inf for w in numbers) or any(c < 0 for c in weights):
+        raise InvalidInput(f"class weights must be positive numbers, got {given!r}")
+    if all(w == 1 for w in numbers):
+        return None
+    if _names_classes(given):
+        return tuple(sorted(weights.items()))
+    return numbers
+
+
+def _names_classes(given: Any) -> bool:
+    """Return whether weights come with their classes, as {1: 5.0} or '1:5'."""
+    return isinstance(given, Mapping) or (isinstance(given, str) and ":" in given)
+
+
+def _weights_by_class(given: Any) -> dict[int, float]:
+    """Return the weight of each class that is given one, in the order given."""
     try:
         if isinstance(given, str):
-            words = [word.split(":") for word in given.split(",")]
-            read = {int(c): float(w) for c, w in words} if ":" in given else [w for (w,) in words]
-        pairs = isinstance(read, Mapping)
-        keys = [int(c) for c in read] if pairs else range(len(read))
-        weights = [float(w) for w in (read.values() if pairs else read)]
+            words = given.split(",")
+            if _names_classes(given):
+                return _as_weights(word.split(":") for word in words)
+            return _as_weights(enumerate(words))
+        if isinstance(given, Mapping):
+            return _as_weights(given.items())
+        return _as_weights(enumerate(given))
     except (TypeError, ValueError):
         raise InvalidInput(
             f"class weights are 'balanced', a number for each class or {{class: number}}, got "
             f"{given!r}"
         ) from None
-    if not all(0 < w < math.inf for w in weights) or any(c < 0 for c in keys):
-        raise InvalidInput(f"class weights must be positive numbers, got {given!r}")
-    if all(w == 1 for w in weights):
-        return None
-    return tuple(sorted(zip(keys, weights, strict=True))) if pairs else tuple(weights)
+
+
+def _as_weights(pairs: Iterable[Iterable[Any]]) -> dict[int, float]:
+    """Return pairs of a class and its weight as numbers."""
+    return {int(c): float(w) for c, w in pairs}
 
 
 @dataclass(frozen=True)
