@@ -1,3 +1,3 @@
 """The version of the package: stamped on every row, read by the build."""
 
-VERSION = "0.3.0.dev0"
+VERSION = "0.4.0.dev0"
