@@ -6,13 +6,16 @@ weights are
     W⁺ = argmin_W  L‖W − Y‖²/2 + ∇f(Y)·(W − Y) + Σ P(w_i),
 
 the penalty's own `denoise` at γ = LY − ∇f(Y) and Λ = L. Y runs ahead of W by momentum, which is
-dropped where it points uphill; L is doubled where f bends more. The certificate: since
-L(Y − W⁺) − ∇f(Y) is a slope of the penalty at W⁺,
+dropped where it points uphill; L is doubled where f bends more. With an elastic net a Newton step
+on the rows that are not zero follows each proximal step (`support_newton`), and starts the next.
+
+The certificate: since L(Y − W⁺) − ∇f(Y) is a slope of the penalty at W⁺,
 
     S = ∇f(W⁺) − ∇f(Y) + L(Y − W⁺)   is one of the whole,   ‖W⁺ − Ŵ‖ ≤ ‖S‖/μ
 
-for a penalty whose strong convexity is μ (`Penalty.convexity`), rounding included; for μ = 0 there
-is no bound, and the status is 'tolerance-not-met'.
+for a penalty whose strong convexity is μ (`Penalty.convexity`), rounding included. For μ = 0 the
+convexity of cross-entropy on the support takes its place (`support_certificate`). Where that is not
+proven either there is no bound, and the status is 'tolerance-not-met'.
 """
 
 from __future__ import annotations
@@ -27,14 +30,34 @@ from polyceptron.data.checks import Samples, Units
 from polyceptron.fit.solvers.erm_fit import ERMFit, fit_at, in_given_units
 from polyceptron.fit.solvers.intercept import size_of
 from polyceptron.fit.solvers.newton import distances
-from polyceptron.fit.solvers.objectives import Evaluation, LossObjective
-from polyceptron.fit.solvers.rounding import EPS
+from polyceptron.fit.solvers.newton_step import Mask
+from polyceptron.fit.solvers.objectives import Evaluation, LossObjective, Objective, lengths, norms
+from polyceptron.fit.solvers.rounding import EPS, roundings
+from polyceptron.fit.solvers.softmax_objective import OBJECTIVES, SoftmaxObjective
+from polyceptron.fit.solvers.support_certificate import support_certificate
+from polyceptron.fit.solvers.support_newton import (
+    ScaledElasticNet,
+    SupportColumns,
+    newton_direction,
+    without_crossings,
+)
 from polyceptron.numerics import Array
 from polyceptron.problem.losses import Loss
-from polyceptron.problem.penalties import Penalty
+from polyceptron.problem.penalties import ElasticNet, Penalty
 from polyceptron.rows import Status
 
 MAX_STEPS = 20_000
+LEAST_CURVATURE = 1e-3  # L for data whose fields bend nothing
+LEAST_AIM = 1e-6  # share of the tolerance below which rounding holds the certificate back
+MOST_HALVINGS = 4  # of a Newton step; proximal steps go on where it fails
+
+
+def objective_of(loss: Loss, samples: Samples, basis: Array) -> Objective:
+    """Return the sum of the losses: the loss's own where it has one."""
+    own = OBJECTIVES.get(loss.solver)
+    if own is not None:
+        return own(samples.y, samples.n_classes, samples.weights)
+    return LossObjective(loss, samples.y, samples.n_classes, samples.weights, basis)
 
 
 def fit_penalised(
@@ -60,6 +83,7 @@ def fit_penalised(
         descent.check_convergence(step)
         if not descent.ended:
             descent.advance(step)
+            descent.newton_step_on_support(step)
     return descent.finalize()
 
 
@@ -96,6 +120,7 @@ class ProximalDescent:
     U : the last weights W
     curvature : L
     momentum : t of Nesterov's sequence, 1 at the start
+    scale : μ, or where it is 0 the penalty's strength until a convexity is proven
     aim : the share of the tolerance that ‖S‖/μ has to meet; smaller where an intercept needs it
     """
 
@@ -121,20 +146,48 @@ class ProximalDescent:
         self.penalty_power = 2 * units.p + units.q + shrink
         self.convexity = math.ldexp(penalty.convexity, -self.penalty_power)
         self.strength = math.ldexp(penalty.strength, -self.penalty_power)
-        self.objective = LossObjective(loss, samples.y, k, samples.weights, self.basis)
+        self.objective = objective_of(loss, samples, self.basis)
+        self.elastic_net = self.scaled_elastic_net()
         self.passes_before = design.passes
         self.U = np.zeros((1, k - 1, design.dimension))
         if start is not None:
             self.U = (start @ self.basis).T[None]
         self.base = self.at(self.U)
-        self.curvature = 1e-3 + design.stretch**2 / 16
+        self.curvature = self.first_curvature()
+        self.columns: SupportColumns | None = None
+        self.wait = 0  # proximal steps until Newton's method is tried again
+        self.n_failures = 0
+        self.first_size: float | None = None
         self.momentum = 1.0
         self.n_iter = 0
         self.aim = 0.5
+        self.scale = self.convexity or self.strength
+        self.proven_convexity = 0.0
         self.bound = math.inf
         self.flat = False  # whether ‖S‖ met its aim at the last step
         self.ended = False
         self.last: ProximalStep | None = None
+
+    def scaled_elastic_net(self) -> ScaledElasticNet | None:
+        """Return the elastic net in `units`; None for another penalty, or where X is too large."""
+        if not isinstance(self.penalty, ElasticNet) or not self.samples.design.may_be_copied:
+            return None
+        penalised = np.ones(self.samples.design.dimension, dtype=bool)
+        if self.samples.intercept is not None:
+            penalised[-1] = False
+        l1 = math.ldexp(self.penalty.l1, self.weights_power - self.penalty_power)
+        return ScaledElasticNet(l1, self.convexity, penalised)
+
+    def first_curvature(self) -> float:
+        """Return half the curvature of f along its gradient, a start for L."""
+        base = self.base
+        square = float((base.gradient**2).sum())
+        if square == 0:
+            return LEAST_CURVATURE
+        D = base.gradient / math.sqrt(square)
+        ZD = self.samples.design.fields(D)
+        bent, _ = self.objective.curvature(base.evaluation, np.float64)(ZD)
+        return max(LEAST_CURVATURE, float((ZD * bent).sum()))
 
     def at(self, U: Array) -> SmoothPoint:
         """Evaluate the losses at weights U (1, k−1, d)."""
@@ -177,19 +230,59 @@ class ProximalDescent:
         """Ask for the certificate where S is small enough, and end where the bound is met."""
         self.last = step
         norm = self.norm_of(step)
-        scale = self.convexity or self.strength
-        self.flat = float(np.linalg.norm(step.slope)) <= self.aim * self.tol * scale * norm
+        slope_size = float(np.linalg.norm(step.slope))
+        is_rounding = slope_size <= self.rounding_of(step)
+        self.flat = is_rounding or slope_size <= self.aim * self.tol * self.scale * norm
         out_of_steps = self.n_iter == MAX_STEPS
         if not (self.flat or out_of_steps):
             return
+        self.update_bound(step)
+        met = self.bound <= self.tol * norm
+        hopeless = self.aim < LEAST_AIM or not (self.convexity > 0 or self.proven_convexity > 0)
+        exact = self.convexity > 0 and self.samples.intercept is None
+        self.ended = met or hopeless or exact or is_rounding or out_of_steps
+        self.aim *= 0.1
+
+    def rounding_of(self, step: ProximalStep) -> float:
+        """Return what rounding of the sums hides of S: further steps gain nothing below it."""
+        point = step.point
+        _, hidden = roundings(
+            self.samples.design,
+            norms(point.U),
+            np.array([self.curvature]),
+            lengths(point.fields),
+            lengths(point.evaluation.residual),
+            1.0,
+        )
+        return float(hidden[0])
+
+    def update_bound(self, step: ProximalStep) -> None:
+        """Bound the distance to the minimiser by the penalty's convexity, or by that of the loss.
+
+        The second gives the convexity by which further steps know when to ask again.
+        """
         if self.convexity > 0:
             self.bound = self.certified_distance(step)
-        met = self.bound <= self.tol * norm
-        hopeless = self.aim < 1e-6
-        if self.samples.intercept is None or met or hopeless or out_of_steps:
-            self.ended = True
-        else:
-            self.aim *= 0.1
+            return
+        if self.elastic_net is None or not isinstance(self.objective, SoftmaxObjective):
+            return
+        certificate = support_certificate(
+            self.samples.design,
+            self.objective,
+            self.samples.intercept,
+            self.elastic_net,
+            step.point.U,
+            step.point.fields,
+            step.point.evaluation,
+            step.point.gradient,
+            step.slope,
+            self.curvature,
+            self.tol,
+        )
+        self.bound = certificate.distance
+        self.proven_convexity = certificate.convexity
+        if 0 < certificate.convexity < math.inf:
+            self.scale = certificate.convexity / 2
 
     def norm_of(self, step: ProximalStep) -> float:
         """Return the norm of the new weights, together with their intercepts."""
@@ -224,6 +317,58 @@ class ProximalDescent:
             self.base = self.at(new + ahead * (new - self.U))
         self.U = new
         self.momentum = longer
+
+    def newton_step_on_support(self, step: ProximalStep) -> None:
+        """Take a Newton step from W⁺ on its support, where the objective falls by it.
+
+        After a step that fails, twice as many proximal steps are made before the next.
+        """
+        net = self.elastic_net
+        if net is None:
+            return
+        self.wait -= 1
+        if self.wait > 0:
+            return
+        U = step.point.U[0]
+        support = U.any(axis=0) | ~net.penalised
+        if not U.any():
+            return
+        point = self.newton_point(net, step.point, support)
+        if point is None:
+            self.n_failures += 1
+            self.wait = 2**self.n_failures
+            return
+        self.base = point
+        self.U = point.U
+        self.momentum = 1.0
+
+    def newton_point(
+        self, net: ScaledElasticNet, point: SmoothPoint, support: Mask
+    ) -> SmoothPoint | None:
+        """Return the point after a Newton step, halved until the objective falls, or None."""
+        if self.columns is None or not np.array_equal(self.columns.support, support):
+            self.columns = SupportColumns(self.samples.design, support)
+        inner = net.restricted(support)
+        U = point.U[0][:, support]
+        gradient = point.gradient[0][:, support] + inner.gradient(U)
+        size = float(np.linalg.norm(gradient))
+        if size == 0:
+            return None
+        if self.first_size is None:
+            self.first_size = size
+        accuracy = min(0.1, max(1e-4, math.sqrt(size / self.first_size)))
+        curvature = self.objective.curvature(point.evaluation, np.float32)
+        D = newton_direction(self.columns, curvature, inner, U, gradient, accuracy)
+        before = point.value + net.value(point.U[0])
+        for _ in range(MOST_HALVINGS):
+            new = point.U.copy()
+            new[0][:, support] = without_crossings(U, D, inner.penalised)
+            there = self.at(new)
+            after = there.value + net.value(new[0])
+            if after <= before + 64 * EPS * abs(before):
+                return there
+            D = D / 2
+        return None
 
     def finalize(self) -> ERMFit:
         """Return the last weights as a fit, in the units of the data given."""
