@@ -12,7 +12,10 @@ hides (`shift_moments`): the weight of c is split by a smooth partition of unity
 around each class, c = y_i + λ sinh t on equal steps of t.
 """
 
+from __future__ import annotations
+
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -21,16 +24,32 @@ from polyceptron.numerics import AnyArray, Array
 from polyceptron.sides.weights.field_table import FieldTable
 
 SCALE = 1.5  # λ: about the width of a class's own feature
-_MANY = 12  # classes above which the shift is known so well that its origin is enough
-_APART = 1.5  # λ: nodes of centres that are closer serve both
-_UNLIKELY = 18.0  # logarithm of what is left out around a class
-_CHUNK = 400_000  # table look-ups at once
+MOST_CLASSES_WITH_CENTRES = 12  # more know the shift so well that the fields' origin is enough
+CLOSEST_CENTRES = 1.5  # in units of λ: nodes of centres that are closer serve both
+NEGLIGIBLE_CENTRE = 18.0  # −ln of the weight of a centre, relative to the likeliest, left out
+LOOKUPS_OF_A_CHUNK = 400_000  # values read from the field table at once
 
 
 def shift_nodes(
     table: FieldTable, step: float, offset: float = 0.0, scale: float = SCALE
 ) -> tuple[Array, Array]:
-    """λ sinh t on equal steps of t, as far as two fields can be apart, and the weights."""
+    """Return the nodes λ sinh t on equal steps of t, and their weights.
+
+    Parameters
+    ----------
+    table : FieldTable
+        It says how far two fields can be apart, where the nodes end.
+    step : float
+        The step of t.
+    offset : float, optional
+        What all nodes are moved by, in steps.
+    scale : float, optional
+        λ.
+
+    Returns
+    -------
+    nodes, weights : ndarray, (nodes,)
+    """
     last = math.ceil(math.asinh(2 * table.reach / scale) / step)
     t = (np.arange(-last, last + 1) + offset) * step
     z = np.clip(scale * np.sinh(t), -2 * table.reach, 2 * table.reach)
@@ -38,25 +57,44 @@ def shift_nodes(
 
 
 def closeness(distance: Array, scale: float = SCALE) -> Array:
-    """The partition of unity before it is normalised: 1/(x² + 2λ²)²."""
+    """Return 1/(x² + 2λ²)², the partition of unity before it is normalised."""
     return 1 / (distance**2 + 2 * scale**2) ** 2
 
 
 def shift_centres(table: FieldTable, y: Array, scale: float) -> tuple[Array, AnyArray]:
-    """Where the shift of fields y (n, k) can be: candidates (n, m), and which of them are needed.
+    """Choose the places around which the shift of fields y (n, k) is integrated.
 
-    The fields' own origin and, up to twelve classes, each class; of close ones the likeliest.
+    The candidates are the fields' own origin and, up to twelve classes, each class. Of close ones
+    the likeliest is used.
+
+    Parameters
+    ----------
+    table : FieldTable
+    y : ndarray, (n, k)
+    scale : float
+        λ.
+
+    Returns
+    -------
+    centres : ndarray, (n, m)
+        The candidates.
+    used : ndarray of bool, (n, m)
     """
     n, k = y.shape
-    centres = np.zeros((n, 1)) if k > _MANY else np.hstack([np.zeros((n, 1)), y])
+    centres = np.zeros((n, 1))
+    if k <= MOST_CLASSES_WITH_CENTRES:
+        centres = np.hstack([centres, y])
     likely = table(y[:, None, :] - centres[..., None], 1)[0].sum(-1)
-    likely[likely < likely.max(1, keepdims=True) - _UNLIKELY] = -np.inf
+    likely[likely < likely.max(1, keepdims=True) - NEGLIGIBLE_CENTRE] = -np.inf
     used = np.zeros(centres.shape, dtype=bool)
-    while (going := np.flatnonzero(np.isfinite(likely).any(1))).size:
-        best = likely[going].argmax(1)
-        used[going, best] = True
-        apart = np.abs(centres[going] - centres[going, best][:, None])
-        likely[going] = np.where(apart > _APART * scale, likely[going], -np.inf)
+    waiting = np.arange(n)
+    while waiting.size:
+        best = likely[waiting].argmax(1)
+        used[waiting, best] = True
+        apart = np.abs(centres[waiting] - centres[waiting, best][:, None])
+        is_far = apart > CLOSEST_CENTRES * scale
+        likely[waiting] = np.where(is_far, likely[waiting], -np.inf)
+        waiting = np.flatnonzero(np.isfinite(likely).any(1))
     return centres, used
 
 
@@ -72,44 +110,147 @@ class ShiftMoments(NamedTuple):
 def shift_moments(
     table: FieldTable, y: Array, step: float, offset: float = 0.0, *, others: bool = False
 ) -> ShiftMoments:
-    """Moments over the shift of rows with fields y (n, k)."""
+    """Return the moments over the shift of rows with fields y.
+
+    Parameters
+    ----------
+    table : FieldTable
+    y : ndarray, (n, k)
+    step, offset : float
+        As in `shift_nodes`.
+    others : bool, optional
+        Whether to return density and mean without each class in turn as well.
+
+    Returns
+    -------
+    ShiftMoments
+    """
     n, k = y.shape
     scale = SCALE * min(1.0, 2 / math.sqrt(k))  # k classes know the shift to 1/√k
-    z, weight = shift_nodes(table, step, offset, scale)
-    log_weight = np.log(weight)
-    centres, used = shift_centres(table, y, scale)
-    sample, centre = np.nonzero(used)
-    first = np.searchsorted(sample, np.arange(n))
-    top = np.zeros((len(sample), 1 + k))
-    sums = np.zeros((len(sample), k + 3))  # of 1, c, ‖Pμ̃‖² and μ̃
-    rest = np.zeros((2, len(sample), k))  # of 1 and c without each class
-    chunk = max(1, _CHUNK // (z.size * k))
-    for start in range(0, len(sample), chunk):
-        part = slice(start, start + chunk)
-        row, own = sample[part], centre[part]
-        shift = centres[row, own][:, None] + z  # (pairs, nodes)
-        log_f, mean = table(y[row, None, :] - shift[..., None], 2)
-        near = closeness(centres[row, None, :] - shift[..., None], scale) * used[row, None, :]
-        near = near[np.arange(len(row)), :, own] / near.sum(-1)
-        log_w = log_f.sum(-1) + log_weight + np.log(near)
-        top[part, 0] = log_w.max(-1)
-        w = np.exp(log_w - top[part, :1])
-        spread = (mean**2).sum(-1) - mean.sum(-1) ** 2 / k
-        sums[part, :3] = np.stack([(w * f).sum(-1) for f in (1, shift, spread)], -1)
-        sums[part, 3:] = np.matmul(w[:, None, :], mean)[:, 0]
+    nodes = ShiftNodes.around(table, y, step, offset, scale)
+    sums = SumsAroundCentres.empty(nodes.row.size, k)
+    chunk = max(1, LOOKUPS_OF_A_CHUNK // (nodes.z.size * k))
+    for start in range(0, nodes.row.size, chunk):
+        sums.fill(nodes, y, slice(start, start + chunk), others=others)
+    return sums.moments(nodes.row, n, others=others)
+
+
+@dataclass(frozen=True)
+class ShiftNodes:
+    """The nodes of the shift around every centre that is used: one pair (row, centre) a centre.
+
+    Attributes
+    ----------
+    table : FieldTable
+    scale : float
+        λ.
+    z, log_weight : ndarray, (nodes,)
+        The nodes, measured from a centre, and the logarithm of their weights.
+    centres, used : ndarray, (n, m)
+        As `shift_centres` gives them.
+    row, centre : ndarray of int, (pairs,)
+        The pairs, in the order of rows.
+    """
+
+    table: FieldTable
+    scale: float
+    z: Array
+    log_weight: Array
+    centres: Array
+    used: AnyArray
+    row: AnyArray
+    centre: AnyArray
+
+    @classmethod
+    def around(
+        cls, table: FieldTable, y: Array, step: float, offset: float, scale: float
+    ) -> ShiftNodes:
+        """Return the nodes around the centres of fields y (n, k)."""
+        z, weight = shift_nodes(table, step, offset, scale)
+        centres, used = shift_centres(table, y, scale)
+        row, centre = np.nonzero(used)
+        return cls(table, scale, z, np.log(weight), centres, used, row, centre)
+
+    def shifts(self, part: slice) -> Array:
+        """Return the shift at the nodes of some pairs, (pairs, nodes)."""
+        return np.asarray(self.centres[self.row[part], self.centre[part]][:, None] + self.z)
+
+    def share(self, part: slice, shift: Array) -> Array:
+        """Return the partition of unity: the share (pairs, nodes) of each pair's own centre."""
+        row = self.row[part]
+        own = self.centre[part]
+        distance = self.centres[row, None, :] - shift[..., None]
+        near = closeness(distance, self.scale) * self.used[row, None, :]
+        return np.asarray(near[np.arange(len(row)), :, own] / near.sum(-1))
+
+
+@dataclass
+class SumsAroundCentres:
+    """Sums over the nodes of every pair (row, centre), each in units of its largest weight.
+
+    Attributes
+    ----------
+    log_unit : ndarray, (pairs, 1 + k)
+        The logarithm of the largest weight: with all classes, and without each.
+    sums : ndarray, (pairs, k + 3)
+        The sums of 1, c, ‖Pμ̃‖² and μ̃.
+    sums_without : ndarray, (2, pairs, k)
+        The sums of 1 and c without each class.
+    """
+
+    log_unit: Array
+    sums: Array
+    sums_without: Array
+
+    @classmethod
+    def empty(cls, n_pairs: int, k: int) -> SumsAroundCentres:
+        """Return sums that are still to be filled."""
+        return cls(
+            np.zeros((n_pairs, 1 + k)), np.zeros((n_pairs, k + 3)), np.zeros((2, n_pairs, k))
+        )
+
+    def fill(self, nodes: ShiftNodes, y: Array, part: slice, *, others: bool) -> None:
+        """Set the sums of some pairs, given all fields y (n, k)."""
+        k = y.shape[1]
+        shift = nodes.shifts(part)
+        log_f, mean = nodes.table(y[nodes.row[part], None, :] - shift[..., None], 2)
+        log_w = log_f.sum(-1) + nodes.log_weight + np.log(nodes.share(part, shift))
+        self.log_unit[part, 0] = log_w.max(-1)
+        w = np.exp(log_w - self.log_unit[part, :1])
+        spread = (mean**2).sum(-1) - mean.sum(-1) ** 2 / k  # ‖Pμ̃‖²
+        self.sums[part, 0] = w.sum(-1)
+        self.sums[part, 1] = (w * shift).sum(-1)
+        self.sums[part, 2] = (w * spread).sum(-1)
+        self.sums[part, 3:] = np.matmul(w[:, None, :], mean)[:, 0]
         if others:
-            np.subtract(log_w[..., None], log_f, out=log_f)
-            top[part, 1:] = log_f.max(1)
-            np.exp(log_f - top[part, None, 1:], out=log_f)
-            rest[:, part] = log_f.sum(1), np.matmul(shift[:, None, :], log_f)[:, 0]
-    best = np.maximum.reduceat(top, first)
-    size = np.exp(top - best[sample])
-    sums = np.add.reduceat(sums * size[:, :1], first)
-    total, means = sums[:, 0], sums[:, 3:] / sums[:, :1]
-    hidden = sums[:, 2] / total - (means**2).sum(1) + means.sum(1) ** 2 / k
-    without = None
-    if others:
-        rest = np.add.reduceat(rest * size[:, 1:], first, axis=1)
-        without = np.log(rest[0]) + best[:, 1:], rest[1] / rest[0]
-    log_density = np.log(total) + best[:, 0]
-    return ShiftMoments(log_density, sums[:, 1] / total, np.maximum(hidden, 0.0), without)
+            self._fill_without(part, shift, log_w, log_f)
+
+    def _fill_without(self, part: slice, shift: Array, log_w: Array, log_f: Array) -> None:
+        """Set the sums without each class, from weights (pairs, nodes); `log_f` is overwritten."""
+        log_w_without = np.subtract(log_w[..., None], log_f, out=log_f)
+        self.log_unit[part, 1:] = log_w_without.max(1)
+        w_without = np.exp(log_w_without - self.log_unit[part, None, 1:], out=log_f)
+        self.sums_without[0, part] = w_without.sum(1)
+        self.sums_without[1, part] = np.matmul(shift[:, None, :], w_without)[:, 0]
+
+    def moments(self, row: AnyArray, n: int, *, others: bool) -> ShiftMoments:
+        """Add up the centres of each of n rows; `row` (pairs,) is sorted."""
+        first = np.searchsorted(row, np.arange(n))
+        log_unit = np.maximum.reduceat(self.log_unit, first)
+        unit = np.exp(self.log_unit - log_unit[row])
+        sums = np.add.reduceat(self.sums * unit[:, :1], first)
+        k = sums.shape[1] - 3
+        total = sums[:, 0]
+        means = sums[:, 3:] / sums[:, :1]
+        hidden = sums[:, 2] / total - (means**2).sum(1) + means.sum(1) ** 2 / k
+        without = None
+        if others:
+            sums_without = np.add.reduceat(self.sums_without * unit[:, 1:], first, axis=1)
+            log_density_without = np.log(sums_without[0]) + log_unit[:, 1:]
+            without = (log_density_without, sums_without[1] / sums_without[0])
+        return ShiftMoments(
+            log_density=np.log(total) + log_unit[:, 0],
+            shift=sums[:, 1] / total,
+            hidden=np.maximum(hidden, 0.0),
+            others=without,
+        )
