@@ -22,7 +22,7 @@ from polyceptron.numerics import Array
 MOST_POINTS = 5  # in one polynomial: a sixth halves no bar, and amplifies the noise further
 
 
-class Limit(NamedTuple):
+class ExtrapolatedLimit(NamedTuple):
     """S₀, the largest distance from other extrapolations, the noise, and w (n,), 0 if unused."""
 
     value: float
@@ -49,7 +49,7 @@ def weights_at_zero(x: Array) -> Array:
     return np.asarray(ratios.prod(1))
 
 
-def limit_at_zero(x: Array, values: Array, uncertainty: Array) -> Limit:
+def limit_at_zero(x: Array, values: Array, uncertainty: Array) -> ExtrapolatedLimit:
     """The limit of `values` (n,), known to `uncertainty` (n,), at falling x (n,); n ≥ 2.
 
     >>> x = 2.0 ** -np.arange(6)
@@ -63,7 +63,7 @@ def limit_at_zero(x: Array, values: Array, uncertainty: Array) -> Limit:
     return min(found, key=lambda limit: limit.uncertainty)
 
 
-def _with_points(n_points: int, x: Array, values: Array, uncertainty: Array) -> Limit:
+def _with_points(n_points: int, x: Array, values: Array, uncertainty: Array) -> ExtrapolatedLimit:
     """The extrapolation from the last `n_points`, compared with its neighbours."""
     weights = _padded_weights(x, n_points, 0)
     value = float(weights @ values)
@@ -74,7 +74,7 @@ def _with_points(n_points: int, x: Array, values: Array, uncertainty: Array) -> 
             other = float(_padded_weights(x, n_used, n_left_out) @ values)
             truncation = max(truncation, abs(other - value))
     noise = float(np.abs(weights) @ uncertainty)
-    return Limit(value, truncation, noise, weights)
+    return ExtrapolatedLimit(value, truncation, noise, weights)
 
 
 def _padded_weights(x: Array, n_used: int, n_left_out: int) -> Array:

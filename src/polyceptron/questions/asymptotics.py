@@ -38,7 +38,7 @@ import numpy as np
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import Array
-from polyceptron.numerics.extrapolation import Limit, limit_at_zero
+from polyceptron.numerics.extrapolation import ExtrapolatedLimit, limit_at_zero
 from polyceptron.problem.order import Decay
 from polyceptron.problem.populations import AnyTeacher, Teacher, check_population
 from polyceptron.problem.specs import Estimator
@@ -325,7 +325,7 @@ def _local_exponents(excess: _Excess) -> Array:
     return np.asarray(-np.diff(np.log(excess.size)) / math.log(RATIO))
 
 
-def _exponent(excess: _Excess, local: Array, powers: tuple[float, ...]) -> Limit:
+def _exponent(excess: _Excess, local: Array, powers: tuple[float, ...]) -> ExtrapolatedLimit:
     """p, the limit of local exponents (n − 1,)."""
     noise = (excess.relative[1:] + excess.relative[:-1]) / math.log(RATIO)
     return _limit(excess.alpha[1:], local, noise, powers)
@@ -340,7 +340,9 @@ def _constant(excess: _Excess, exponent: _Number, powers: tuple[float, ...]) -> 
     return _Number(excess.sign * limit.value, spread)
 
 
-def _limit(alpha: Array, values: Array, noise: Array, powers: tuple[float, ...]) -> Limit:
+def _limit(
+    alpha: Array, values: Array, noise: Array, powers: tuple[float, ...]
+) -> ExtrapolatedLimit:
     """The limit α → ∞ in each of these powers of 1/α: the best, and how far others are from it."""
     limits = [limit_at_zero(alpha**-power, values, noise) for power in powers]
     best = min(limits, key=lambda limit: limit.uncertainty)
@@ -395,7 +397,7 @@ def _verdict(
     points: _Points,
     early: str,
     known: Decay | None,
-    exponent: Limit,
+    exponent: ExtrapolatedLimit,
     constant: _Number,
     exact: _Number | None,
 ) -> tuple[Status, str]:

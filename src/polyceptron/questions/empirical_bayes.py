@@ -37,7 +37,7 @@ LARGEST_NUMBER = 1e6
 
 
 @dataclass(frozen=True, repr=False)
-class Choice(ShortDisplay):
+class NoiseChoice(ShortDisplay):
     """One member of the family, and how its student does.
 
     Attributes
@@ -69,7 +69,7 @@ class EmpiricalBayes(ShortDisplay):
     family : str
     alpha : float
         n/d.
-    by_evidence, by_error, by_test_loss : Choice
+    by_evidence, by_error, by_test_loss : NoiseChoice
     lost_error : float
         The error of the evidence's choice less the least error of the family.
     lost_error_uncertainty : float
@@ -79,9 +79,9 @@ class EmpiricalBayes(ShortDisplay):
 
     family: str
     alpha: float
-    by_evidence: Choice
-    by_error: Choice
-    by_test_loss: Choice
+    by_evidence: NoiseChoice
+    by_error: NoiseChoice
+    by_test_loss: NoiseChoice
 
     @property
     def lost_error(self) -> float:
@@ -159,7 +159,7 @@ class _Search:
     tol: float | None
     points: dict[float, MismatchedPoint] = field(default_factory=dict)
 
-    def choice(self, quantity: Callable[[MismatchedPoint], float]) -> Choice:
+    def choice(self, quantity: Callable[[MismatchedPoint], float]) -> NoiseChoice:
         """Return the member of the family at which a quantity is least."""
         found = self._least(quantity)
         number = found.parameter
@@ -168,7 +168,7 @@ class _Search:
             number = 0.0
             inside = False
         point = self.at(number)
-        return Choice(
+        return NoiseChoice(
             noise=self._noise(number),
             inside=inside,
             generalisation_error=point.generalisation_error,

@@ -50,7 +50,7 @@ Quantity = tuple[str, float]
 """What a row is of, and its number of averaged fits (NaN where there is none)."""
 
 
-class SolvedStudent(NamedTuple):
+class StudentOnSamples(NamedTuple):
     """One student, whose samples have the copies of a problem.
 
     Attributes
@@ -89,7 +89,7 @@ class SolvedStudent(NamedTuple):
         return float((point.Q_uncertainty / np.abs(point.Q).max()).max())
 
 
-def solved_student(problem: MatrixProblem, tol: float) -> SolvedStudent:
+def solved_student(problem: MatrixProblem, tol: float) -> StudentOnSamples:
     """Solve for one student, whose samples have the problem's copies."""
     point = solved_point(problem, tol)
     if not math.isfinite(point.generalisation_error):
@@ -97,17 +97,17 @@ def solved_student(problem: MatrixProblem, tol: float) -> SolvedStudent:
     order = unpack(problem, point.theta)
     if problem.sampled:
         points = PointFields.drawn(problem, LOG2_POINTS_OF_HATS, N_REPLICATES_OF_HATS)
-        return SolvedStudent(problem, point, order, points(order).hats)
+        return StudentOnSamples(problem, point, order, points(order).hats)
     boxes = GraphFields(problem, order, 5 - problem.n_classes)
-    return SolvedStudent(problem, point, order, boxes(order).hats)
+    return StudentOnSamples(problem, point, order, boxes(order).hats)
 
 
-def overlaps_of(student: SolvedStudent, coupling: float, level: int) -> Array:
+def overlaps_of(student: StudentOnSamples, coupling: float, level: int) -> Array:
     """Return Q₁₂ (of a teacher E₁₂) at all points, then at those of replicates.
 
     Parameters
     ----------
-    student : SolvedStudent
+    student : StudentOnSamples
     coupling : float
         c = E[w₁w₂]/E[w]².
     level : int
@@ -148,7 +148,7 @@ class PairOfStudents:
 
     Attributes
     ----------
-    one, full : SolvedStudent
+    one, full : StudentOnSamples
         A student whose samples have copies, and that of all data.
     E12 : array, shape (G, r, r)
         The covariance of two students' fields, of a teacher without its part.
@@ -156,8 +156,8 @@ class PairOfStudents:
         Of the error of averaged fits; infinite for a quick comparison with another E₁₂.
     """
 
-    one: SolvedStudent
-    full: SolvedStudent
+    one: StudentOnSamples
+    full: StudentOnSamples
     E12: Array
     tol: float
 
@@ -278,7 +278,7 @@ def population_pair(
     return one.point, Estimate(pair.Q12, Q12_bar), rows
 
 
-class Overlaps(NamedTuple):
+class PairOverlaps(NamedTuple):
     """Q₁₂ (of a teacher E₁₂), (G, r, r) each: the best, those of coarser rules, of replicates."""
 
     best: Array
@@ -286,13 +286,13 @@ class Overlaps(NamedTuple):
     replicates: list[Array]
 
 
-def _overlaps_on_levels(one: SolvedStudent, coupling: float) -> Overlaps:
+def _overlaps_on_levels(one: StudentOnSamples, coupling: float) -> PairOverlaps:
     """Return the overlaps by two levels of a rule, or at points and their replicates."""
     if one.problem.n_classes > 3:
         best, *replicates = overlaps_of(one, coupling, 0)
-        return Overlaps(best, [], replicates)
+        return PairOverlaps(best, [], replicates)
     coarse = overlaps_of(one, coupling, 0)[0]
-    return Overlaps(overlaps_of(one, coupling, 1)[0], [coarse], [])
+    return PairOverlaps(overlaps_of(one, coupling, 1)[0], [coarse], [])
 
 
 def spread_of(value: Array, coarse: Sequence[Array], replicates: Sequence[Array]) -> Array:
@@ -306,7 +306,9 @@ def spread_of(value: Array, coarse: Sequence[Array], replicates: Sequence[Array]
     return spread
 
 
-def _left_by_points(name: str, value: float, one: SolvedStudent, full: SolvedStudent) -> float:
+def _left_by_points(
+    name: str, value: float, one: StudentOnSamples, full: StudentOnSamples
+) -> float:
     """Return what the fixed points leave open: of the error by itself, of matrices relative."""
     relative: Mapping[str, float] = {
         "agreement": one.relative_uncertainty * (1 - value),

@@ -84,7 +84,7 @@ def biased_bayes(
             "the Bayes-optimal student of unequal classes is known for mixtures, and for teachers "
             f"of two or three classes with Gaussian weights; got {teacher!r}"
         )
-    posterior = Posterior(teacher, alpha)
+    posterior = BiasedPosterior(teacher, alpha)
     C, converged = _fixed_point(posterior)
     status = Status.OK
     if not converged:
@@ -113,7 +113,7 @@ class PosteriorNodes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Posterior:
+class BiasedPosterior:
     """The posterior of a teacher's fields after n = αd samples."""
 
     teacher: AnyTeacher
@@ -164,7 +164,7 @@ class Posterior:
         return np.asarray((C + C.T) / 2)
 
 
-def _fixed_point(posterior: Posterior) -> tuple[Array, bool]:
+def _fixed_point(posterior: BiasedPosterior) -> tuple[Array, bool]:
     """Return C (r, r) after Anderson's method, and whether it arrived."""
     R = posterior.R
     C = FIRST_SHARE * R
@@ -182,7 +182,7 @@ def _fixed_point(posterior: Posterior) -> tuple[Array, bool]:
     return C, False
 
 
-def _scores(posterior: Posterior, C: Array) -> PopulationScores:
+def _scores(posterior: BiasedPosterior, C: Array) -> PopulationScores:
     """Return the scores of argmax Z, with the spread of rules and the distance of coarse ones."""
     coarse = vars(scores_of_replicates(_mean_scores(posterior, C, COARSE_ORDERS)))
     fine = vars(scores_of_replicates(_mean_scores(posterior, C, FINE_ORDERS)))
@@ -194,7 +194,7 @@ def _scores(posterior: Posterior, C: Array) -> PopulationScores:
     )
 
 
-def _mean_scores(posterior: Posterior, C: Array, orders: Iterable[int]) -> MeanScores:
+def _mean_scores(posterior: BiasedPosterior, C: Array, orders: Iterable[int]) -> MeanScores:
     """Return the averages of the answer argmax Z by panels of several orders."""
     confusion = []
     test_loss = []
