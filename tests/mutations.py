@@ -42,8 +42,8 @@ CORRELATED = "tests/unit/message_passing/test_correlated_amp.py"
 MUTATIONS = [
     Mutation(
         "leverage of a left-out sample",
-        "fit/ridge_search.py",
-        "np.eye(H.shape[1]) - A @ part",
+        "fit/leave_one_out.py",
+        "np.eye(H.shape[1]) - A @ part_of_curvature",
         "np.eye(H.shape[1])",
         f"{CHOICE}::test_leave_one_out_is_that_of_refits",
     ),
@@ -71,7 +71,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a rare column's ridge without the sample",
-        "fit/ridge_search.py",
+        "fit/leave_one_out.py",
         "A[rare] += (lighter[rare] * seen)",
         "A[rare] += 0 * (lighter[rare] * seen)",
         f"{CHOICE}::"

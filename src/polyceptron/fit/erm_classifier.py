@@ -31,7 +31,6 @@ from polyceptron.data.stored_designs import open_design
 from polyceptron.data.watching import Watch
 from polyceptron.errors import InvalidInput
 from polyceptron.fit import linear_classifier as linear
-from polyceptron.fit import ridge_search as ridge_choice
 from polyceptron.fit.erm import fit_erm
 from polyceptron.fit.feature_reasons import CONSTANT
 from polyceptron.fit.feature_tests import UNDETERMINED, Fitted, feature_frame
@@ -41,7 +40,22 @@ from polyceptron.fit.held_out import (
     held_out_frame,
     names_of_unseen,
 )
+from polyceptron.fit.held_out_problem import (
+    HeldOutProblem,
+    RidgeScore,
+    Score,
+    Split,
+    label_probability,
+    score_of,
+)
 from polyceptron.fit.linear_classifier import Scaling, TrainingData, fields_at, prior_shift
+from polyceptron.fit.ridge_search import (
+    CLEAR,
+    CLEAR_OF_ONE_UNIT,
+    RidgeSearch,
+    Rival,
+    choose_ridge,
+)
 from polyceptron.fit.separation import separation
 from polyceptron.fit.sklearn_pipeline import fitted_pipeline
 from polyceptron.fit.solvers.erm_fit import ERMFit, stopped_at
@@ -110,7 +124,7 @@ class _ScaledPath:
     variance : the geometric mean of the scaled features' variances
     """
 
-    path: ridge_choice.RidgeSearch
+    path: RidgeSearch
     area: float
     variance: float
 
@@ -118,9 +132,9 @@ class _ScaledPath:
 def _best_scaling(paths: dict[str, _ScaledPath]) -> str:
     """Return the scaling tried first, unless the other predicts held-out samples clearly better."""
     first, *others = paths
-    clear = ridge_choice.CLEAR
+    clear = CLEAR
     if first == "global":
-        clear = ridge_choice.CLEAR_OF_ONE_UNIT
+        clear = CLEAR_OF_ONE_UNIT
     for other in others:
         if paths[first].path.chosen.above(paths[other].path.chosen) > clear:
             return other
@@ -323,7 +337,7 @@ class ERMClassifier(linear.LinearClassifier):
 
     def _start(
         self,
-        path: ridge_choice.RidgeSearch | None,
+        path: RidgeSearch | None,
         before: tuple[NDArray[Any], Array, Array] | None,
         scaling: Scaling,
     ) -> Array | None:
@@ -352,7 +366,7 @@ class ERMClassifier(linear.LinearClassifier):
         self,
         problem: _FitProblem,
         scaling: Scaling,
-        path: ridge_choice.RidgeSearch | None,
+        path: RidgeSearch | None,
         start: Array | None,
     ) -> ERMFit:
         """Fit the scaled features at the ridge chosen, or return what an interrupted path has."""
@@ -418,7 +432,7 @@ class ERMClassifier(linear.LinearClassifier):
             design = scaling.design(data.X)
         return data_checks.check_samples(design, data.y, self.classes_.size, weights)
 
-    def _choose(self, problem: _FitProblem, holding_out: HoldingOut) -> ridge_choice.RidgeSearch:
+    def _choose(self, problem: _FitProblem, holding_out: HoldingOut) -> RidgeSearch:
         """Return the path of ridges of the best scaling; set the choices and their scores."""
         splits = holding_out.splits(problem.data, self.classes_.size)
         fallback = holding_out.fallback(problem.data)
@@ -428,7 +442,7 @@ class ERMClassifier(linear.LinearClassifier):
             rival = None
             if paths:
                 (first,) = paths.values()
-                rival = first.path.best / first.variance, first.path.chosen
+                rival = Rival(first.path.best / first.variance, first.path.chosen)
             try:
                 found = self._search(kind, problem, splits, fallback, rival)
             except KeyboardInterrupt:
@@ -456,9 +470,9 @@ class ERMClassifier(linear.LinearClassifier):
         self,
         kind: str,
         problem: _FitProblem,
-        splits: list[ridge_choice.Split] | None,
-        fallback: list[ridge_choice.Split] | None,
-        rival: tuple[float, ridge_choice.RidgeScore] | None,
+        splits: list[Split] | None,
+        fallback: list[Split] | None,
+        rival: Rival | None,
     ) -> _ScaledPath:
         """Try ridges on features scaled in one way, 'standard', 'global' or 'none'."""
         scaling = Scaling.of(problem.moments, kind, centre=self.fit_intercept)
@@ -471,12 +485,12 @@ class ERMClassifier(linear.LinearClassifier):
         if self.ridges is not None:
             ridges = [float(check_ridge(ridge)) / area for ridge in self.ridges]
         also = {}
-        probability = ridge_choice.label_probability(problem.loss, problem.shift)
+        probability = label_probability(problem.loss, problem.shift)
         if probability is not None:
             also[LABEL_PROBABILITY] = probability
         search = self._held_out_problem(problem, scaling, kind, self.scoring, also)
         with search.samples.design.watched(Watch(f"ridges, {kind} scaling", self.verbose)):
-            path = ridge_choice.choose_ridge(
+            path = choose_ridge(
                 search,
                 ridges,
                 splits,
@@ -493,13 +507,13 @@ class ERMClassifier(linear.LinearClassifier):
         scaling: Scaling,
         kind: str,
         scoring: str,
-        also: dict[str, ridge_choice.Score],
-    ) -> ridge_choice.HeldOutProblem:
+        also: dict[str, Score],
+    ) -> HeldOutProblem:
         """Return what is fitted and scored when samples are held out."""
-        return ridge_choice.HeldOutProblem(
+        return HeldOutProblem(
             samples=self._samples(problem.data, scaling, problem.weights),
             loss=problem.loss,
-            score=ridge_choice.score_of(problem.loss, scoring, problem.shift),
+            score=score_of(problem.loss, scoring, problem.shift),
             counts=problem.counts,
             share=problem.share,
             scaling=kind,
@@ -507,7 +521,7 @@ class ERMClassifier(linear.LinearClassifier):
             also=also,
         )
 
-    def _keep_held_out(self, problem: _FitProblem, chosen: ridge_choice.RidgeScore) -> None:
+    def _keep_held_out(self, problem: _FitProblem, chosen: RidgeScore) -> None:
         """Keep the probabilities of held-out labels at the best ridge, for `predict_set`."""
         probabilities = chosen.also.get(LABEL_PROBABILITY)
         if probabilities is not None:
@@ -653,13 +667,13 @@ class ERMClassifier(linear.LinearClassifier):
             raise InvalidInput(
                 f"the {problem.loss.name} loss has no ridge at which samples are held out"
             )
-        also = {"error": ridge_choice.score_of(problem.loss, "accuracy", self._shift)}
+        also = {"error": score_of(problem.loss, "accuracy", self._shift)}
         search = self._held_out_problem(problem, self._scaling, self.scaling_, "neg_log_loss", also)
         holding_out = self._holding_out(X, groups)
         splits = holding_out.splits(problem.data, self.classes_.size, every_fold=True)
         ridge = max(self.ridge_ / self._scaling.unit**2, STANDS_FOR_NO_RIDGE)
         fallback = holding_out.fallback(problem.data)
-        path = ridge_choice.choose_ridge(search, [ridge], splits, fallback)
+        path = choose_ridge(search, [ridge], splits, fallback)
         chosen = path.chosen
         scores = HeldOutScores(
             losses=chosen.values[:-1],

@@ -40,7 +40,7 @@ from polyceptron.checks import difference_basis
 from polyceptron.data.checks import Labels
 from polyceptron.errors import InvalidInput
 from polyceptron.fit.feature_reasons import DETERMINED, reasons
-from polyceptron.fit.ridge_search import leverages
+from polyceptron.fit.leave_one_out import leverages
 from polyceptron.fit.solvers.newton_step import whole_hessian
 from polyceptron.numerics import Array
 from polyceptron.problem.losses import Loss

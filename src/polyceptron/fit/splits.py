@@ -10,8 +10,9 @@ from sklearn.model_selection import check_cv
 from polyceptron.data.design import Design
 from polyceptron.data.stored_designs import open_design
 from polyceptron.errors import InvalidInput
+from polyceptron.fit.held_out_problem import Split, even_splits
 from polyceptron.fit.linear_classifier import TrainingData
-from polyceptron.fit.ridge_search import DENSE, Split, even_splits
+from polyceptron.fit.ridge_walk import DENSE
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -44,7 +45,7 @@ class HoldingOut(NamedTuple):
         if self.cv is None:
             return self._default_splits(data, n_classes, every_fold)
         if isinstance(self.cv, int | np.integer):
-            return even_splits(data.y, self.cv, self.seed)
+            return even_splits(data.y, int(self.cv), self.seed)
         return self._given_splits(data)
 
     def fallback(self, data: TrainingData) -> list[Split] | None:

@@ -15,10 +15,11 @@ from sklearn.preprocessing import StandardScaler
 
 from polyceptron.data.checks import check_samples
 from polyceptron.errors import InvalidInput
-from polyceptron.fit import ridge_search as module
+from polyceptron.fit import fold_fits, leave_one_out, ridge_search
 from polyceptron.fit.erm import fit_erm
 from polyceptron.fit.erm_classifier import ERMClassifier
-from polyceptron.fit.ridge_search import HeldOutProblem, choose_ridge, even_splits
+from polyceptron.fit.held_out_problem import HeldOutProblem, even_splits
+from polyceptron.fit.ridge_search import choose_ridge
 from polyceptron.problem import CrossEntropy, Teacher
 from polyceptron.problem.losses import as_loss
 
@@ -29,10 +30,10 @@ at_an_end = pytest.mark.filterwarnings("ignore:the best ridge is the")
 @pytest.fixture
 def tight(monkeypatch):
     """The path's fits to many digits, so that what is left is the method's own error."""
-    monkeypatch.setattr(module, "ENDS_OF_FOLD_FITS", (1e-14, 1e-6))
-    monkeypatch.setattr(module, "ENDS_OF_WHOLE_FITS", (1e-14, 1e-6))
-    monkeypatch.setattr(module, "ERRORS_ABOVE_BEST_TO_STOP", (np.inf, np.inf))
-    monkeypatch.setattr(module, "LARGEST_MOVE_OF_ONE_STEP", np.inf)
+    monkeypatch.setattr(fold_fits, "ENDS_OF_FOLD_FITS", (1e-14, 1e-6))
+    monkeypatch.setattr(leave_one_out, "ENDS_OF_WHOLE_FITS", (1e-14, 1e-6))
+    monkeypatch.setattr(ridge_search, "ERRORS_ABOVE_BEST_TO_STOP", (np.inf, np.inf))
+    monkeypatch.setattr(leave_one_out, "LARGEST_MOVE_OF_ONE_STEP", np.inf)
 
 
 def search_of(X, y, loss, score):
@@ -47,7 +48,7 @@ def left_out_errors(loss, shape, ridge, monkeypatch):
     And the same with one number for each sample in place of its leverage.
     """
     X, y, _ = Teacher(3, noise="gaussian:0.3").sample(*shape, seed=3)
-    kind, exact, seen = as_loss(loss), module.leverages, []
+    kind, exact, seen = as_loss(loss), leave_one_out.leverages, []
     truth = np.empty((y.size, 3))
     whole = fit_erm(X, y, loss, ridge).weights
     for i in range(y.size):
@@ -64,9 +65,9 @@ def left_out_errors(loss, shape, ridge, monkeypatch):
         return np.einsum("nii->n", A)[:, None, None] / A.shape[1] * np.eye(A.shape[1])
 
     for way in (exact, scalar):
-        monkeypatch.setattr(module, "leverages", way)
+        monkeypatch.setattr(leave_one_out, "leverages", way)
         choose_ridge(search_of(X, y, kind, score), [ridge], None)
-    monkeypatch.setattr(module, "leverages", exact)
+    monkeypatch.setattr(leave_one_out, "leverages", exact)
     full = np.linalg.norm(X @ whole / np.sqrt(shape[1]) - truth)
     return [np.linalg.norm(z - truth) / full for z in seen[::2]]  # then those of a mistaken label
 

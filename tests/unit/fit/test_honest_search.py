@@ -34,7 +34,7 @@ at_an_end = pytest.mark.filterwarnings("ignore:the best ridge is the")
 @pytest.fixture
 def tight(monkeypatch):
     """Fits of folds to many digits, so that what is left is the method's own error."""
-    monkeypatch.setattr("polyceptron.fit.ridge_search.ENDS_OF_FOLD_FITS", (1e-12, 1e-6))
+    monkeypatch.setattr("polyceptron.fit.fold_fits.ENDS_OF_FOLD_FITS", (1e-12, 1e-6))
 
 
 def honest(X, y, splits, ridge, scaling, fit_intercept=True):
