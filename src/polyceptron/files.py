@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from polyceptron.errors import InvalidInput
 
@@ -101,7 +101,9 @@ def write_new_file(path: str | Path, content: bytes) -> None:
         write_atomically(path, lambda temporary: temporary.write_bytes(content))
         return
     try:
-        os.write(handle, content)
+        written = 0
+        while written < len(content):  # a disk that fills up takes a part first, without an error
+            written += os.write(handle, content[written:])
         os.fsync(handle)
         if target.exists() and target.stat().st_size == 0:
             target.unlink()
@@ -190,7 +192,7 @@ def read_text(path: str | Path, what: str) -> str:
         raise InvalidInput(f"cannot read the {what} {str(path)!r}: {_reason(error)}") from None
 
 
-def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
     """Return shape and type of a .npy array that begins here; the file is then at its numbers."""
     from numpy.lib import format as npy
 
@@ -208,7 +210,7 @@ def machine_memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def check_archive(path: str | Path, what: str, share: float = 0.5) -> dict[str, np.dtype[Any]]:
+def check_archive(path: str | Path, what: str, share: float = 0.5) -> dict[str, np.dtype[np.generic]]:
     """Return the type of each array of a .npz file, by name; only their headers are read.
 
     Raise if the arrays would fill more than this share of the machine's memory: a file of a few
@@ -217,7 +219,7 @@ def check_archive(path: str | Path, what: str, share: float = 0.5) -> dict[str, 
     check_readable(path, what)
     allowed = share * machine_memory()
     size = 0
-    types: dict[str, np.dtype[Any]] = {}
+    types: dict[str, np.dtype[np.generic]] = {}
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
