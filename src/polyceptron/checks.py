@@ -2,13 +2,13 @@
 
 import math
 from functools import lru_cache
-from typing import Any
+from typing import SupportsFloat, SupportsIndex
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from polyceptron.errors import InvalidInput
-from polyceptron.numerics import Array
+from polyceptron.numerics import AnyArray, Array
 
 MAX_CLASSES = 1000
 MIN_ALPHA, MAX_ALPHA = 1e-12, 1e8
@@ -16,31 +16,35 @@ MIN_RIDGE, MAX_RIDGE = 1e-100, 1e100
 DEFAULT_RIDGE = 0.1  # wherever a ridge is not given: theory, fits, message passing, the explorer
 
 
-def check_classes(n_classes: Any) -> int:
-    """The number of classes as an int, or an error message."""
-    whole = isinstance(n_classes, int | np.integer) and not isinstance(n_classes, bool)
-    if not whole or not 2 <= n_classes <= MAX_CLASSES:
-        allowed = f"a whole number between 2 and {MAX_CLASSES}"
-        raise InvalidInput(f"the number of classes must be {allowed}, got {n_classes!r}")
-    return int(n_classes)
+def check_classes(n_classes: object) -> int:
+    """Return the number of classes as an int, or raise InvalidInput."""
+    if isinstance(n_classes, int | np.integer) and not isinstance(n_classes, bool):
+        k = int(n_classes)
+        if 2 <= k <= MAX_CLASSES:
+            return k
+    allowed = f"a whole number between 2 and {MAX_CLASSES}"
+    raise InvalidInput(f"the number of classes must be {allowed}, got {n_classes!r}")
 
 
-def check_size(value: Any, name: str) -> int:
-    """A positive whole number, or an error message that names it."""
+def check_size(value: object, name: str) -> int:
+    """Return a positive whole number as an int, or raise InvalidInput that names it."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise InvalidInput(f"{name} must be a whole number of 1 or more, got {value!r}")
     return int(value)
 
 
-def _as_float(value: Any) -> float:
+def _as_float(value: object) -> float:
+    """Return the value as a float, NaN where it is no number."""
+    if not isinstance(value, float | str | bytes | SupportsFloat | SupportsIndex):
+        return math.nan
     try:
         return float(value)
     except (TypeError, ValueError):
         return math.nan
 
 
-def check_alpha(alpha: Any) -> float:
-    """One sample ratio: 0, or from 1e-12 to 1e8."""
+def check_alpha(alpha: object) -> float:
+    """Return one sample ratio as a float: 0, or from 1e-12 to 1e8; else raise InvalidInput."""
     value = _as_float(alpha)
     if value != 0 and not MIN_ALPHA <= value <= MAX_ALPHA:
         raise InvalidInput(
@@ -49,8 +53,8 @@ def check_alpha(alpha: Any) -> float:
     return value
 
 
-def check_alphas(alpha: Any) -> list[float]:
-    """One sample ratio or several, as a list."""
+def check_alphas(alpha: object) -> list[float]:
+    """Return one sample ratio or several as a list, or raise InvalidInput."""
     try:
         values = np.asarray(alpha, dtype=float).ravel().tolist()
     except (TypeError, ValueError):
@@ -60,8 +64,8 @@ def check_alphas(alpha: Any) -> list[float]:
     return [check_alpha(value) for value in values]
 
 
-def check_ridge(ridge: Any, *, optimal: bool = False) -> float | str:
-    """λ: 0, or from 1e-100 to 1e100; or the word 'optimal' where that is allowed."""
+def check_ridge(ridge: object, *, optimal: bool = False) -> float | str:
+    """Return λ: 0, or from 1e-100 to 1e100; or the word 'optimal' where that is allowed."""
     if optimal and isinstance(ridge, str) and ridge == "optimal":
         return ridge
     words = "a number of 0 or more, or 'optimal'" if optimal else "a number of 0 or more"
@@ -75,8 +79,8 @@ def check_ridge(ridge: Any, *, optimal: bool = False) -> float | str:
     return value
 
 
-def check_tolerance(tol: Any, default: float) -> float:
-    """A tolerance between 0 and 1, or the default for None."""
+def check_tolerance(tol: object, default: float) -> float:
+    """Return a tolerance between 0 and 1, the default for None, or raise InvalidInput."""
     if tol is None:
         return default
     if isinstance(tol, bool) or not isinstance(tol, int | float | np.number) or not 0 < tol < 1:
@@ -84,8 +88,8 @@ def check_tolerance(tol: Any, default: float) -> float:
     return float(tol)
 
 
-def as_numbers(values: Any, name: str) -> NDArray[Any]:
-    """`values` as an array of real numbers; numpy would drop imaginary parts and masks silently."""
+def as_numbers(values: object, name: str) -> AnyArray:
+    """Return an array of real numbers; numpy would drop imaginary parts and masks silently."""
     try:
         array = np.asarray(values)
         if array.dtype.kind == "O":
@@ -102,15 +106,15 @@ def as_numbers(values: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def project(w: Any) -> Array:
-    """Pw: the part of the last axis orthogonal to (1, …, 1)."""
-    w = np.asarray(w, dtype=float)
-    return np.asarray(w - w.mean(-1, keepdims=True))
+def project(w: ArrayLike) -> Array:
+    """Return Pw (..., k), the part of the last axis orthogonal to (1, …, 1)."""
+    vectors = np.asarray(w, dtype=float)
+    return np.asarray(vectors - vectors.mean(-1, keepdims=True))
 
 
 @lru_cache(maxsize=64)
 def difference_basis(n_classes: int) -> Array:
-    """B (k, k−1): orthonormal columns orthogonal to (1, …, 1), so that W = UᵀBᵀ loses nothing."""
+    """Return B (k, k−1): orthonormal columns orthogonal to (1, …, 1), so that W = UᵀBᵀ is exact."""
     from scipy.linalg import helmert
 
     basis = np.ascontiguousarray(helmert(n_classes).T)
@@ -120,6 +124,6 @@ def difference_basis(n_classes: int) -> Array:
 
 @lru_cache(maxsize=256)
 def class_gaps(n_classes: int, label: int) -> Array:
-    """A (k−1, k−1): the field of `label` less that of each other class, of class differences."""
+    """Return A (k−1, k−1), from class differences to the field of `label` less each other."""
     T = difference_basis(n_classes)
     return np.asarray(T[label] - np.delete(T, label, 0))

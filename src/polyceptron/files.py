@@ -210,7 +210,9 @@ def machine_memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def check_archive(path: str | Path, what: str, share: float = 0.5) -> dict[str, np.dtype[np.generic]]:
+def check_archive(
+    path: str | Path, what: str, share: float = 0.5
+) -> dict[str, np.dtype[np.generic]]:
     """Return the type of each array of a .npz file, by name; only their headers are read.
 
     Raise if the arrays would fill more than this share of the machine's memory: a file of a few

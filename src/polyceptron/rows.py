@@ -147,7 +147,7 @@ class Status(StrEnum):
     FAILED = ("failed", "there is no number", "see the reason beside it")
 
 
-def make_row(**values: Any) -> dict[str, Any]:
+def make_row(**values: object) -> Row:
     """Return a row with its columns in order, absent ones left out, and the version stamped."""
     unknown = set(values) - set(COLUMNS)
     if unknown:
@@ -192,7 +192,7 @@ def _as_plain_cell(value: object) -> object:
     return f"'{value}"
 
 
-def json_ready(row: Mapping[str, Any]) -> dict[str, Any]:
+def json_ready(row: Mapping[str, object]) -> dict[str, object]:
     """Return the row with None for non-finite numbers: JSON has no NaN or infinity."""
     plain = dict(row)
     for name, value in row.items():
@@ -201,7 +201,7 @@ def json_ready(row: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return numpy scalars and enums as plain Python, so that a row is JSON- and SQL-ready."""
     if isinstance(value, StrEnum):
         return str(value)
@@ -274,7 +274,7 @@ def average_instances(table: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([kept, means], ignore_index=True)
 
 
-def tidy(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+def tidy(rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
     """Return rows as a table of means: the columns of every row first, then any further ones."""
     import pandas as pd
 

@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.files import check_outputs, check_readable, check_writable, write_new_file
@@ -86,16 +86,47 @@ class CaseResult(NamedTuple):
     """One case done: its row (status 'failed' and a reason if it could not be computed)."""
 
     key: str
-    content: dict[str, Any]
+    content: Mapping[str, object]
     row: Row
     reason: str | None
-    provenance: dict[str, Any]
+    provenance: Mapping[str, object]
     seconds: float
 
     @property
     def failed(self) -> bool:
         """No number: a later run of the sweep tries again."""
         return bool(self.row["status"] == Status.FAILED)
+
+
+class StoredRecord(TypedDict):
+    """The columns of one result as the table has them; `task`, `row`, `provenance` are JSON."""
+
+    key: str
+    task: str
+    row: str
+    status: str
+    reason: str | None
+    provenance: str
+
+
+def _record(values: tuple[Any, ...]) -> StoredRecord:
+    """Return the record of a row of the table, whose values are in the order of FIELDS."""
+    key, task, row, status, reason, provenance = values
+    return StoredRecord(
+        key=key, task=task, row=row, status=status, reason=reason, provenance=provenance
+    )
+
+
+def _values(record: StoredRecord) -> tuple[str | None, ...]:
+    """Return the values of a record in the order of FIELDS."""
+    return (
+        record["key"],
+        record["task"],
+        record["row"],
+        record["status"],
+        record["reason"],
+        record["provenance"],
+    )
 
 
 class Store:
@@ -149,7 +180,7 @@ class Store:
                 for result in results
             )
 
-    def upsert(self, rows: Iterable[tuple[Any, ...]]) -> None:
+    def upsert(self, rows: Iterable[tuple[str | None, ...]]) -> None:
         """Insert raw rows in a transaction; what is there gives way if it failed or is damaged."""
         self._connection.executemany(_UPSERT, [(*row, row_checksum(*row)) for row in rows])
 
@@ -201,17 +232,17 @@ class Store:
             rows.sort(key=sort_key)
         return frame(rows)
 
-    def records(self, keys: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
+    def records(self, keys: Iterable[str] | None = None) -> Iterator[StoredRecord]:
         """Yield the raw columns of all rows by rising key, or of those of `keys`, each once."""
         if keys is None:
             for values in self._select(_SELECT, None):
-                yield dict(zip(FIELDS, values, strict=True))
+                yield _record(values)
             return
         for batch in _batches(dict.fromkeys(keys)):
             by_key = {values[0]: values for values in self._select(_SELECT, batch)}
             for key in batch:
                 if key in by_key:
-                    yield dict(zip(FIELDS, by_key[key], strict=True))
+                    yield _record(by_key[key])
 
     def check(self) -> None:
         """Raise unless SQLite's `integrity_check` finds nothing."""
@@ -321,11 +352,11 @@ def _copy_records(source: Store, target: Store) -> MergeReport:
                 already += 1
                 if not failed and not same_result(mine, record):
                     differing += 1
-            target.upsert(tuple(record[name] for name in FIELDS) for record in batch)
+            target.upsert(_values(record) for record in batch)
     return MergeReport(added, already, differing, tuple(source.damaged()))
 
 
-def same_result(record: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def same_result(record: StoredRecord, other: StoredRecord) -> bool:
     """Return whether two records of one key have the same row, numbers within their bars.
 
     A prediction with a bar of its own may differ by the sum of both bars. Any other number, such
@@ -395,7 +426,7 @@ def decode_row(text: str) -> Row:
     return row
 
 
-def sort_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def sort_key(row: Row) -> tuple[str | float, ...]:
     """Return what rows are sorted by: problem, estimator and source, then numbers; absent first."""
     words = [str(row.get(name) or "") for name in _SORTED_WORDS]
     numbers = []

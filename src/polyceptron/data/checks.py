@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from polyceptron.checks import as_numbers, check_classes
 from polyceptron.data.design import Design
 from polyceptron.data.labels import label_values, one_class_only
-from polyceptron.data.stored_designs import open_design, scaled
+from polyceptron.data.stored_designs import DataMatrix, open_design, scaled
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 
@@ -48,6 +48,7 @@ class Samples:
     features: Design | None = None
 
     def __iter__(self) -> Iterator[Any]:
+        """Yield the design, the labels and the number of classes."""
         return iter((self.design, self.y, self.n_classes))
 
     @property
@@ -62,7 +63,9 @@ class Samples:
         return float(np.average(fields.argmax(0) != self.y, weights=self.weights))
 
 
-def check_samples(X: Any, y: Any, n_classes: int | None, sample_weight: Any = None) -> Samples:
+def check_samples(
+    X: DataMatrix, y: object, n_classes: int | None, sample_weight: object = None
+) -> Samples:
     """Return X and y as an algorithm needs them, or raise InvalidInput.
 
     Parameters
@@ -87,7 +90,7 @@ def check_samples(X: Any, y: Any, n_classes: int | None, sample_weight: Any = No
     return Samples(design, labels, k, weights)
 
 
-def _check_sample_weights(sample_weight: Any, n: int) -> Array | None:
+def _check_sample_weights(sample_weight: object, n: int) -> Array | None:
     """Return weights (n,) of the samples, None where all are 1, or raise InvalidInput."""
     if sample_weight is None:
         return None
@@ -104,14 +107,14 @@ def _check_sample_weights(sample_weight: Any, n: int) -> Array | None:
     return weights
 
 
-def check_intercept(intercept: Any) -> bool:
+def check_intercept(intercept: object) -> bool:
     """Return whether an intercept is fitted, or raise InvalidInput."""
     if not isinstance(intercept, bool | np.bool_):
         raise InvalidInput(f"intercept must be True or False, got {intercept!r}")
     return bool(intercept)
 
 
-def class_factors(class_weight: Any, samples: Samples) -> Array | None:
+def class_factors(class_weight: object, samples: Samples) -> Array | None:
     """Return the factor of each sample's loss by its class, (n,), or raise InvalidInput.
 
     Parameters
@@ -146,7 +149,7 @@ def class_factors(class_weight: Any, samples: Samples) -> Array | None:
     return np.asarray(factors[samples.y])
 
 
-def _factors_by_class(class_weight: dict[Any, Any], k: int) -> Array:
+def _factors_by_class(class_weight: Mapping[int, object], k: int) -> Array:
     """Return factors (k,) from a dict of those that are not 1, or raise InvalidInput."""
     wrong = [c for c in class_weight if isinstance(c, bool) or c not in range(k)]
     if wrong:
@@ -216,7 +219,7 @@ def _power_of_two(size: float) -> int:
     return power
 
 
-def check_labels(y: Any, n: int, n_classes: int | None = None) -> tuple[Labels, int]:
+def check_labels(y: object, n: int, n_classes: int | None = None) -> tuple[Labels, int]:
     """Return labels (n,) as integers 0..k−1, and k, or raise InvalidInput.
 
     Without `n_classes`, every class up to the largest label must have a sample.
@@ -252,7 +255,7 @@ def _check_no_class_is_empty(labels: Labels, k: int) -> None:
         )
 
 
-def check_weights(weights: Any, name: str, d: int, k: int) -> Array | None:
+def check_weights(weights: object, name: str, d: int, k: int) -> Array | None:
     """Return finite weights (d, k) in double precision, None for None, or raise InvalidInput."""
     if weights is None:
         return None
@@ -266,7 +269,7 @@ def check_weights(weights: Any, name: str, d: int, k: int) -> Array | None:
     return found
 
 
-def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raise InvalidInput, with the words that are allowed, unless `value` is one of them."""
     if not isinstance(value, str) or value not in allowed:
         raise InvalidInput(f"unknown {name} {value!r}: allowed are {', '.join(map(repr, allowed))}")

@@ -10,12 +10,13 @@ and ρ the shrinkage of Ledoit and Wolf (J. Multivar. Anal. 88, 2004), from the 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from polyceptron.data.checks import check_samples
+from polyceptron.data.stored_designs import DataMatrix
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 
@@ -86,7 +87,7 @@ class ClassMoments(NamedTuple):
         return result
 
 
-def class_moments(X: Any, y: Any) -> ClassMoments:
+def class_moments(X: DataMatrix, y: ArrayLike) -> ClassMoments:
     """Return the moments of each class of a data set.
 
     Parameters

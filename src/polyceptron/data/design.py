@@ -22,10 +22,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property, wraps
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from polyceptron.data.watching import SILENT, Watch
 from polyceptron.errors import InvalidInput
@@ -36,6 +36,22 @@ Form = Callable[[AnyArray], AnyArray]
 
 Inner = Callable[[AnyArray], tuple[AnyArray, Any]]
 """Fields (..., b) to residuals (..., b), and whatever else is wanted of the samples."""
+
+Extra_co = TypeVar("Extra_co", covariant=True)
+
+Rows = slice | NDArray[np.int64] | NDArray[np.bool_]
+"""Rows of X: a slice, their numbers (m,), or a mask (n,)."""
+
+
+class SampleFunction(Protocol[Extra_co]):
+    """A function of the fields of all samples, which gives the same function of some of them."""
+
+    def __call__(self, fields: AnyArray, /) -> tuple[AnyArray, Extra_co]:
+        """Return residuals (..., n) from fields (..., n), and what else is wanted."""
+
+    def rows(self, rows: slice, /) -> Callable[[AnyArray], tuple[AnyArray, Extra_co]]:
+        """Return the function for the fields (..., b) of these rows."""
+
 
 # Bytes of a block of rows that stays in the cache of a processor.
 BLOCK_BYTES = 1 << 22
@@ -104,8 +120,11 @@ def _by_vectors(block: AnyArray, small: AnyArray) -> bool:
 
 
 def through_of(
-    block: AnyArray, small: AnyArray, shape: tuple[int, ...], inner: Inner
-) -> tuple[AnyArray, Any]:
+    block: AnyArray,
+    small: AnyArray,
+    shape: tuple[int, ...],
+    inner: Callable[[AnyArray], tuple[AnyArray, T]],
+) -> tuple[AnyArray, T]:
     """Return f block (m, d) with f = inner(small blockᵀ), and what else `inner` gave.
 
     `inner` sees the fields (*shape, b), where the product of `shape` is m.
@@ -184,7 +203,7 @@ def halves_of(entries: AnyArray) -> NDArray[np.uint32]:
     return words.reshape(*entries.shape, entries.dtype.itemsize // 4)
 
 
-def digest(values: NDArray[Any]) -> str:
+def digest(values: AnyArray) -> str:
     """Return a hash of an array's numbers, in their order: 32 hexadecimal digits."""
     return hashlib.blake2b(values.tobytes(), digest_size=16).hexdigest()
 
@@ -196,7 +215,7 @@ def usable(entries: AnyArray) -> NDArray[np.bool_]:
     return np.abs(entries) < LARGEST
 
 
-def _parts(block: AnyArray, dtype: Any) -> Iterator[tuple[slice, AnyArray]]:
+def _parts(block: AnyArray, dtype: DTypeLike) -> Iterator[tuple[slice, AnyArray]]:
     """Yield slices of rows that stay in the cache, and the rows in this precision.
 
     All rows at once where they are not contiguous.
@@ -214,7 +233,7 @@ def _parts(block: AnyArray, dtype: Any) -> Iterator[tuple[slice, AnyArray]]:
         yield rows, block[rows].astype(dtype, copy=False)
 
 
-def threads_for(X: Any) -> AbstractContextManager[Any]:
+def threads_for(X: object) -> AbstractContextManager[object]:
     """Return a context with one thread of linear algebra if X (n, d) is small."""
     small = math.prod(getattr(X, "shape", ())) <= 1_000_000  # what has none is a list, and small
     if small:
@@ -227,6 +246,7 @@ def threads_of_data(fit: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(fit)
     def fitted(*args: P.args, **options: P.kwargs) -> T:
+        """Fit in the context that suits the size of X."""
         with threads_for(args[1] if len(args) > 1 else options.get("X")):
             return fit(*args, **options)
 
@@ -272,7 +292,7 @@ class Design(ABC):
 
     watch: Watch = SILENT
 
-    def __init__(self, shape: tuple[int, int], dtype: Any) -> None:
+    def __init__(self, shape: tuple[int, int], dtype: DTypeLike) -> None:
         if len(shape) != 2 or 0 in shape:
             raise InvalidInput(
                 f"X must be a matrix (n_samples, dimension) and not empty, got shape {shape}"
@@ -284,8 +304,8 @@ class Design(ABC):
         self.passes = 0.0
 
     @abstractmethod
-    def read_rows(self, rows: Any) -> AnyArray:
-        """Rows of X picked by a slice or an index array, dense (m, d), in its own precision."""
+    def read_rows(self, rows: Rows) -> AnyArray:
+        """Return rows of X picked by a slice or an index array, dense (m, d), as precise as X."""
 
     def blocks(self, n_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
         """Yield slices of about `n_bytes` and the rows there, which the next may overwrite."""
@@ -300,11 +320,11 @@ class Design(ABC):
 
     def each_block(
         self,
-        work: Callable[..., Any],
-        shared: tuple[Any, ...] = (),
-        parts: Callable[[slice], tuple[Any, ...]] | None = None,
+        work: Callable[..., T],
+        shared: tuple[object, ...] = (),
+        parts: Callable[[slice], tuple[object, ...]] | None = None,
         n_bytes: int = BLOCK_BYTES,
-    ) -> Iterator[tuple[slice, Any]]:
+    ) -> Iterator[tuple[slice, T]]:
         """Yield slices of rows and work(block, *shared, *parts(rows)), in the order of the rows.
 
         Parameters
@@ -319,7 +339,7 @@ class Design(ABC):
             Size of a block, where the kind of data leaves the choice.
         """
         for rows, block in self.blocks(n_bytes):
-            own: tuple[Any, ...] = ()
+            own: tuple[object, ...] = ()
             if parts is not None:
                 own = parts(rows)
             yield rows, work(block, *shared, *own)
@@ -327,6 +347,10 @@ class Design(ABC):
     @cached_property
     def row_norms(self) -> Array:
         """‖x_μ‖/√d, (n,); the first read of X, which finds what cannot be used."""
+        return self._make_row_norms()
+
+    def _make_row_norms(self) -> Array:
+        """Return the norms of all rows, (n,), from the first read."""
         return self._first_read.norms
 
     @cached_property
@@ -335,6 +359,10 @@ class Design(ABC):
 
         Where reading is dear it is made in the first read, else in a read of its own.
         """
+        return self._make_content()
+
+    def _make_content(self) -> str:
+        """Return the hash of all entries from those of the rows."""
         hashes = self._first_read.hashes
         if hashes is None:
             hashes = self._hash_rows()
@@ -359,7 +387,7 @@ class Design(ABC):
             if look.bad_row is not None:
                 raise too_large(rows.start + look.bad_row, rows)
             norms[rows] = look.squares
-            if hashes is not None:
+            if hashes is not None and look.hashes is not None:
                 hashes[rows] = look.hashes
         self.count(self.dtype)
         return FirstRead(np.sqrt(norms) * self.scale, hashes)
@@ -376,7 +404,7 @@ class Design(ABC):
         """Raise InvalidInput with the first row that has an entry which cannot be squared."""
         _ = self.row_norms
 
-    def count(self, dtype: Any) -> None:
+    def count(self, dtype: DTypeLike) -> None:
         """Count one more read of X in this precision."""
         self.passes += np.dtype(dtype).itemsize / 8
         self.watch.read(self.passes)
@@ -384,7 +412,8 @@ class Design(ABC):
     @contextmanager
     def watched(self, watch: Watch) -> Iterator[Watch]:
         """Tell `watch` of every pass for a while."""
-        self.watch, before = watch, self.watch
+        before = self.watch
+        self.watch = watch
         try:
             yield watch
         finally:
@@ -421,7 +450,7 @@ class Design(ABC):
         small = (F * F.dtype.type(self.scale)).reshape(-1, self.n_samples)
         return self.times_rows(small).reshape(*F.shape[:-1], self.dimension)
 
-    def through(self, U: AnyArray, inner: Any) -> tuple[AnyArray, list[Any]]:
+    def through(self, U: AnyArray, inner: SampleFunction[T]) -> tuple[AnyArray, list[T]]:
         """Return FX/√d (..., d) with F = inner(XUᵀ/√d), and what else `inner` gave, by block.
 
         `inner` maps fields (..., n) to residuals (..., n) and something else; `inner.rows(rows)` is
@@ -437,7 +466,7 @@ class Design(ABC):
         small = (U * U.dtype.type(self.scale)).reshape(-1, self.dimension)
         out = np.zeros(small.shape)
         self.count(U.dtype)
-        extras: list[Any] = []
+        extras: list[T] = []
         most_bytes = MOST_FIELDS_AT_ONCE * self.dimension * self.dtype.itemsize // len(small)
         results = self.each_block(
             through_of,
@@ -466,7 +495,7 @@ class Design(ABC):
         """Return HX²/d, (c, n) to (c, d)."""
         return self._total((H / self.dimension).astype(self.dtype), np.square)
 
-    def _by_row(self, small: AnyArray, dtype: Any, form: Form | None = None) -> AnyArray:
+    def _by_row(self, small: AnyArray, dtype: DTypeLike, form: Form | None = None) -> AnyArray:
         """Return small form(X)ᵀ, (m, d) to (m, n)."""
         out = np.empty((len(small), self.n_samples), dtype)
         for rows, part in self.each_block(fields_of, (small, form)):
@@ -480,7 +509,7 @@ class Design(ABC):
             out += part
         return out
 
-    def scaled_rows(self, rows: Any, dtype: Any = np.float64) -> AnyArray:
+    def scaled_rows(self, rows: Rows, dtype: DTypeLike = np.float64) -> AnyArray:
         """Return rows of X/√d, in double precision or this one."""
         part = self.read_rows(rows)
         self.passes += len(part) / self.n_samples
@@ -492,6 +521,7 @@ class Design(ABC):
         scale = np.float64(self.scale)
 
         def gram_of(block: AnyArray) -> AnyArray:
+            """Return the part of XᵀX/d (d, d) that one block (b, d) adds."""
             rows = block * scale
             return np.asarray(rows.T @ rows)
 

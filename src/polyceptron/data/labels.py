@@ -6,13 +6,12 @@ refused before any work, with a sentence that says what was given and what is al
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyceptron.checks import MAX_CLASSES
 from polyceptron.errors import InvalidInput
+from polyceptron.numerics import AnyArray
 
 ALLOWED = "labels must be whole numbers, text, or True and False, one for each sample"
 _NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
@@ -24,7 +23,7 @@ _REFUSED_KINDS = {
 }
 
 
-def class_labels(y: Any, n_samples: int | None = None, name: str = "y") -> NDArray[Any]:
+def class_labels(y: object, n_samples: int | None = None, name: str = "y") -> AnyArray:
     """Return labels (n,) of at least two classes, or raise InvalidInput.
 
     Parameters
@@ -57,7 +56,7 @@ def class_labels(y: Any, n_samples: int | None = None, name: str = "y") -> NDArr
     return values
 
 
-def one_class_only(classes: NDArray[Any], name: str, cure: str = "") -> InvalidInput:
+def one_class_only(classes: AnyArray, name: str, cure: str = "") -> InvalidInput:
     """Return the error for labels that are all the same, or of no sample at all."""
     if classes.size == 0:
         return InvalidInput(f"{name} is empty: {ALLOWED}")
@@ -67,7 +66,7 @@ def one_class_only(classes: NDArray[Any], name: str, cure: str = "") -> InvalidI
     )
 
 
-def label_values(y: Any, n_samples: int | None = None, name: str = "y") -> NDArray[Any]:
+def label_values(y: object, n_samples: int | None = None, name: str = "y") -> AnyArray:
     """Return labels (n,) of any number of classes: those of `class_labels`, where one may do."""
     values = label_array(y, name)
     if n_samples is not None:
@@ -92,7 +91,7 @@ def label_values(y: Any, n_samples: int | None = None, name: str = "y") -> NDArr
     return values
 
 
-def label_array(y: Any, name: str = "y") -> NDArray[Any]:
+def label_array(y: object, name: str = "y") -> AnyArray:
     """Return the labels as an array of whatever shape and type, or raise InvalidInput."""
     if y is None:
         raise InvalidInput(f"a fit requires {name} to be passed, but the target {name} is None")
@@ -120,7 +119,7 @@ def check_label_count(shape: tuple[int, ...], n_samples: int, name: str = "y") -
     )
 
 
-def _check_whole(values: NDArray[Any], name: str) -> None:
+def _check_whole(values: AnyArray, name: str) -> None:
     """Raise unless floats (n,) are whole numbers."""
     finite = np.isfinite(values)
     if not finite.all():
@@ -138,7 +137,7 @@ def _check_whole(values: NDArray[Any], name: str) -> None:
         )
 
 
-def _from_objects(values: NDArray[Any], name: str) -> NDArray[Any]:
+def _from_objects(values: AnyArray, name: str) -> AnyArray:
     """Return objects (n,) that are all text as they are, and all numbers as an array of them."""
     entries = values.tolist()
     texts = [isinstance(entry, str) for entry in entries]
@@ -157,7 +156,7 @@ def _from_objects(values: NDArray[Any], name: str) -> NDArray[Any]:
     return _as_numbers(entries, name)
 
 
-def _as_numbers(entries: Sequence[Any], name: str) -> NDArray[Any]:
+def _as_numbers(entries: Sequence[object], name: str) -> AnyArray:
     """Return Python's numbers as an array of numpy's, unless they are too large for these."""
     found = np.array(entries)
     if found.dtype.kind == "O":
@@ -165,7 +164,7 @@ def _as_numbers(entries: Sequence[Any], name: str) -> NDArray[Any]:
     return found
 
 
-def _described(entry: Any) -> str:
+def _described(entry: object) -> str:
     """Return what a label is that is no label, in a word or two."""
     if entry is None:
         return "None"

@@ -1,4 +1,4 @@
-"""Return whether a sparse matrix is what its format says, before compiled code relies on it.
+"""Check that a sparse matrix is what its format says, before compiled code relies on it.
 
 When a sparse matrix is made or read from a file, scipy compares the lengths of its arrays and does
 not look at the indices inside them. Compiled products trust these: an index outside of the matrix
@@ -7,18 +7,75 @@ every sparse matrix that this library is given passes `check_sparse` first, whic
 once and changes nothing.
 """
 
-from collections.abc import Callable
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from polyceptron.errors import InvalidInput
 from polyceptron.files import machine_memory
+from polyceptron.numerics import AnyArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _NUMBERS_PER_FEATURE = 4  # the weights of two classes and their gradient: what any fit holds
 
 
-def compressed_rows(X: Any, name: str = "X") -> Any:
+class SparseMatrix(Protocol):
+    """A sparse matrix or array (n, d) of scipy, in any of its formats."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return (n, d)."""
+
+    def tocsr(self) -> csr_array:
+        """Return it in compressed rows; the same object if it is in these already."""
+
+
+class _Compressed(Protocol):
+    """Compressed rows or columns, or rows of blocks: where each begins, and its indices."""
+
+    shape: tuple[int, int]
+    data: AnyArray
+    indptr: AnyArray
+    indices: AnyArray
+
+
+class _Coordinates(Protocol):
+    """A list of entries with the row and column of each."""
+
+    shape: tuple[int, int]
+    data: AnyArray
+    row: ArrayLike
+    col: ArrayLike
+
+
+class _Diagonals(Protocol):
+    """A list of diagonals (m, ...) with the place of each."""
+
+    shape: tuple[int, int]
+    data: AnyArray
+    offsets: ArrayLike
+
+
+class _Lists(Protocol):
+    """A list of columns and a list of entries for each row."""
+
+    shape: tuple[int, int]
+    data: Sequence[Sequence[float]]
+    rows: Sequence[Sequence[int]]
+
+
+def is_sparse(X: object) -> TypeGuard[SparseMatrix]:
+    """Return whether X can do what every sparse matrix of scipy can."""
+    return hasattr(X, "tocsr")
+
+
+def compressed_rows(X: object, name: str = "X") -> csr_array:
     """Return X in compressed rows (CSR) with sound indices, or raise InvalidInput.
 
     Parameters
@@ -33,6 +90,8 @@ def compressed_rows(X: Any, name: str = "X") -> Any:
     -------
     csr_matrix or csr_array of shape (n, d)
     """
+    if not is_sparse(X):
+        raise InvalidInput(f"{name} must be a sparse matrix of scipy, got a {type(X).__name__}")
     check_sparse(X, name)
     try:
         rows = X.tocsr()
@@ -46,7 +105,7 @@ def compressed_rows(X: Any, name: str = "X") -> Any:
     return rows
 
 
-def check_sparse(X: Any, name: str = "X") -> None:
+def check_sparse(X: SparseMatrix, name: str = "X") -> None:
     """Raise unless all indices of a sparse matrix (n, d) lie inside it."""
     if len(X.shape) != 2:
         raise InvalidInput(f"{name} must be a matrix (n_samples, dimension), got shape {X.shape}")
@@ -59,7 +118,7 @@ def check_sparse(X: Any, name: str = "X") -> None:
         raise _damaged(X, name, reason)
 
 
-def _check_size(X: Any, name: str) -> None:
+def _check_size(X: SparseMatrix, name: str) -> None:
     """Raise if a few dense vectors of n or d numbers would fill half of the memory."""
     n, d = X.shape
     needed = 8 * (n + _NUMBERS_PER_FEATURE * d)
@@ -71,23 +130,24 @@ def _check_size(X: Any, name: str) -> None:
         )
 
 
-def _damaged(X: Any, name: str, reason: str) -> InvalidInput:
+def _damaged(X: SparseMatrix, name: str, reason: str) -> InvalidInput:
+    """Return the error for a matrix that is not what its format says."""
     return InvalidInput(f"{name} is a damaged sparse matrix of shape {X.shape}: {reason}")
 
 
-def _wrong_in_rows(X: Any) -> str | None:
+def _wrong_in_rows(X: _Compressed) -> str | None:
     """Return what is wrong with a matrix in compressed rows."""
     n, d = X.shape
     return _wrong_data(X, 1) or _wrong_pointers(X, n) or _wrong_indices(X, d)
 
 
-def _wrong_in_columns(X: Any) -> str | None:
+def _wrong_in_columns(X: _Compressed) -> str | None:
     """Return what is wrong with a matrix in compressed columns."""
     n, d = X.shape
     return _wrong_data(X, 1) or _wrong_pointers(X, d) or _wrong_indices(X, n)
 
 
-def _wrong_in_blocks(X: Any) -> str | None:
+def _wrong_in_blocks(X: _Compressed) -> str | None:
     """Return what is wrong with a matrix in compressed rows of blocks (a, b)."""
     n, d = X.shape
     wrong = _wrong_data(X, 3)
@@ -99,13 +159,14 @@ def _wrong_in_blocks(X: Any) -> str | None:
     return _wrong_pointers(X, n // a) or _wrong_indices(X, d // b)
 
 
-def _wrong_data(X: Any, axes: int) -> str | None:
+def _wrong_data(X: _Compressed, axes: int) -> str | None:
+    """Return what is wrong with the number of axes of the data."""
     if np.ndim(X.data) != axes:
         return f"its data must have {axes} axes, got {np.ndim(X.data)}"
     return None
 
 
-def _wrong_pointers(X: Any, rows: int) -> str | None:
+def _wrong_pointers(X: _Compressed, rows: int) -> str | None:
     """Return what is wrong with the places (rows + 1,) in the data where rows or columns begin."""
     begin = np.asarray(X.indptr)
     if begin.dtype.kind != "i" or begin.shape != (rows + 1,):
@@ -120,7 +181,7 @@ def _wrong_pointers(X: Any, rows: int) -> str | None:
     return None
 
 
-def _wrong_indices(X: Any, count: int) -> str | None:
+def _wrong_indices(X: _Compressed, count: int) -> str | None:
     """Return what is wrong with the column of each entry (or row, or block), out of `count`."""
     indices = np.asarray(X.indices)
     if indices.shape != (len(X.data),):
@@ -128,7 +189,7 @@ def _wrong_indices(X: Any, count: int) -> str | None:
     return _wrong_range(indices[: X.indptr[-1]], count, "indices")
 
 
-def _wrong_in_coordinates(X: Any) -> str | None:
+def _wrong_in_coordinates(X: _Coordinates) -> str | None:
     """Return what is wrong with a list of entries with the row and column of each."""
     n, d = X.shape
     row = np.asarray(X.row)
@@ -139,7 +200,7 @@ def _wrong_in_coordinates(X: Any) -> str | None:
     return _wrong_range(row, n, "rows") or _wrong_range(col, d, "columns")
 
 
-def _wrong_in_diagonals(X: Any) -> str | None:
+def _wrong_in_diagonals(X: _Diagonals) -> str | None:
     """Return what is wrong with a list of diagonals (m, ...) with the place of each."""
     n, d = X.shape
     offsets = np.asarray(X.offsets)
@@ -150,7 +211,7 @@ def _wrong_in_diagonals(X: Any) -> str | None:
     return _wrong_range(offsets, d, "offsets of diagonals", least=1 - n)
 
 
-def _wrong_in_lists(X: Any) -> str | None:
+def _wrong_in_lists(X: _Lists) -> str | None:
     """Return what is wrong with a list of columns and a list of entries for each row.
 
     The columns themselves are looked at after the conversion to compressed rows, which copies them.
@@ -164,7 +225,7 @@ def _wrong_in_lists(X: Any) -> str | None:
     return None
 
 
-def _wrong_range(values: Any, count: int, what: str, least: int = 0) -> str | None:
+def _wrong_range(values: AnyArray, count: int, what: str, least: int = 0) -> str | None:
     """Return what is wrong with whole numbers that must be from `least` to `count` − 1."""
     if values.dtype.kind != "i":
         return f"its {what} must be whole numbers, got {values.dtype} values"
@@ -177,7 +238,8 @@ def _wrong_range(values: Any, count: int, what: str, least: int = 0) -> str | No
     return None
 
 
-_CHECKS: dict[str, Callable[[Any], str | None]] = {
+# Each takes the matrix of its own format.
+_CHECKS: dict[str, Callable[..., str | None]] = {
     "csr": _wrong_in_rows,
     "csc": _wrong_in_columns,
     "bsr": _wrong_in_blocks,

@@ -19,20 +19,72 @@ import logging
 import mmap
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from typing import IO, Any
+from io import FileIO
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from polyceptron.checks import as_numbers
 from polyceptron.data import design as designs
-from polyceptron.data.sparse_checks import compressed_rows
+from polyceptron.data.sparse_checks import SparseMatrix, compressed_rows, is_sparse
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.numerics import AnyArray, Array
+from polyceptron.numerics import AnyArray, Array, T
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+class DaskTask(Protocol):
+    """One piece of work or data that Dask knows by its key."""
+
+    key: object
+
+
+class DaskArray(Protocol):
+    """A Dask array (n, d) in chunks: what a design asks of it."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[np.generic]
+    chunks: tuple[tuple[int, ...], ...]
+
+    def __getitem__(self, rows: designs.Rows, /) -> DaskArray:
+        """Return some rows."""
+
+    def astype(self, dtype: DTypeLike, /) -> DaskArray:
+        """Return the array in another precision."""
+
+    def to_delayed(self, optimize_graph: bool = ...) -> NDArray[np.object_]:
+        """Return an array of `DaskTask`, one for each chunk."""
+
+
+class DaskFrame(Protocol):
+    """A Dask dataframe of n rows and d columns."""
+
+    def to_dask_array(self, lengths: bool = ...) -> DaskArray:
+        """Return its array (n, d); its chunks have known lengths if these are asked for."""
+
+
+DataMatrix = ArrayLike | SparseMatrix | DaskArray | DaskFrame | designs.Design
+"""X (n, d) in any of the kinds of data that `open_design` takes."""
+
+
+class _Matrix(Protocol):
+    """A matrix of any library, which knows its precision and can be converted."""
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """Return the type of the entries."""
+
+    def astype(self: _M, dtype: type[np.float64], /) -> _M:
+        """Return the matrix in double precision."""
+
+
+_M = TypeVar("_M", bound=_Matrix)
 
 
 class ArrayDesign(designs.Design):
@@ -40,15 +92,17 @@ class ArrayDesign(designs.Design):
 
     rows_are_cheap = True
 
-    def __init__(self, X: Any) -> None:
+    def __init__(self, X: object) -> None:
         self._X = _floats(as_numbers(X, "X"))
         super().__init__(self._X.shape, self._X.dtype)
 
-    def read_rows(self, rows: Any) -> AnyArray:
+    def read_rows(self, rows: designs.Rows) -> AnyArray:
+        """Return rows of the array, (m, d)."""
         return np.asarray(self._X[rows])
 
     @cached_property
     def _single(self) -> AnyArray:
+        """A copy of X in single precision."""
         return self._X.astype(np.float32)
 
     @property
@@ -58,12 +112,15 @@ class ArrayDesign(designs.Design):
         return small and self.squares_are_safe
 
     def times_columns(self, small: AnyArray) -> AnyArray:
+        """Return small Xᵀ, (m, d) to (m, n), by one product where precisions agree."""
         return designs.fields_of(self._in(small.dtype), small)
 
     def times_rows(self, small: AnyArray) -> AnyArray:
+        """Return small X, (m, n) to (m, d), by one product where precisions agree."""
         return designs.back_of(self._in(small.dtype), small)
 
     def gram(self) -> Array:
+        """Return XᵀX/d (d, d) if n ≥ d, else XXᵀ/d (n, n), by one product of doubles."""
         if self.dtype != np.float64:
             return super().gram()
         self.count(np.float64)
@@ -72,14 +129,14 @@ class ArrayDesign(designs.Design):
             return np.asarray(X.T @ X) * self.scale**2
         return np.asarray(X @ X.T) * self.scale**2
 
-    def _in(self, dtype: Any) -> AnyArray:
+    def _in(self, dtype: DTypeLike) -> AnyArray:
         """Return X in this precision; doubles of a single-precision X are made part by part."""
         if dtype == np.float32 and self.dtype != np.float32:
             return self._single
         return np.asarray(self._X)
 
 
-def _floats(X: Any) -> Any:
+def _floats(X: _M) -> _M:
     """Return a matrix of any library in single or double precision, or raise InvalidInput."""
     if X.dtype.kind not in "biuf":
         raise InvalidInput(f"X must hold real numbers, got {X.dtype} entries")
@@ -91,7 +148,7 @@ def _floats(X: Any) -> Any:
 class SparseDesign(designs.Design):
     """A matrix in compressed rows; other formats are converted once."""
 
-    def __init__(self, X: Any) -> None:
+    def __init__(self, X: SparseMatrix) -> None:
         rows = _floats(compressed_rows(X))
         if not rows.has_canonical_format:
             rows = rows.copy()
@@ -99,31 +156,37 @@ class SparseDesign(designs.Design):
         super().__init__(rows.shape, rows.dtype)
         self._X = rows
 
-    def read_rows(self, rows: Any) -> AnyArray:
+    def read_rows(self, rows: designs.Rows) -> AnyArray:
+        """Return rows of the matrix, dense (m, d)."""
         return np.asarray(self._X[rows].toarray())
 
     def times_columns(self, small: AnyArray) -> AnyArray:
+        """Return small Xᵀ, (m, d) to (m, n), from the entries that are stored."""
         return np.asarray((self._X @ small.T).T.astype(small.dtype, copy=False))
 
     def times_rows(self, small: AnyArray) -> AnyArray:
+        """Return small X, (m, n) to (m, d), from the entries that are stored."""
         return np.asarray((self._X.T @ small.T).T.astype(small.dtype, copy=False))
 
     @cached_property
-    def _squares(self) -> Any:
+    def _squares(self) -> csr_array:
+        """X with every entry squared."""
         return self._X.multiply(self._X).tocsr()
 
     def fields_squared(self, C: Array) -> Array:
+        """Return C(X²)ᵀ/d, (c, d) to (c, n), from squares that are kept."""
         return np.asarray((self._squares @ (C / self.dimension).T).T, dtype=np.float64)
 
     def back_squared(self, H: Array) -> Array:
+        """Return HX²/d, (c, n) to (c, d), from squares that are kept."""
         return np.asarray((self._squares.T @ (H / self.dimension).T).T, dtype=np.float64)
 
-    @cached_property
-    def row_norms(self) -> Array:  # type: ignore[override]
+    def _make_row_norms(self) -> Array:
+        """Return the norms of all rows, (n,), from the entries that are stored."""
         return np.sqrt(np.asarray(self._squares.sum(1, dtype=np.float64)).ravel()) * self.scale
 
-    @cached_property
-    def content(self) -> str:  # type: ignore[override]
+    def _make_content(self) -> str:
+        """Return the hash of all entries; there is no need of a look at dense rows."""
         return designs.digest(self._hash_rows())
 
     def _hash_rows(self) -> NDArray[np.uint64]:
@@ -135,6 +198,7 @@ class SparseDesign(designs.Design):
         return sums[self._X.indptr[1:]] - sums[self._X.indptr[:-1]]
 
     def column_moments(self, weights: Array | None = None) -> designs.ColumnMoments:
+        """Return mean, deviation and largest size of each column; zeros are not visited."""
         w = designs.weights_or_ones(weights, self.n_samples)
         X = self._X
         total = w.sum()
@@ -150,6 +214,7 @@ class SparseDesign(designs.Design):
         return designs.ColumnMoments(mean * unit, np.sqrt(square / total) * unit, largest)
 
     def check_entries(self) -> None:
+        """Raise InvalidInput with the first row that has an entry which cannot be squared."""
         bad = ~designs.usable(self._X.data)
         if bad.any():
             row = int(np.searchsorted(self._X.indptr, int(bad.argmax()), side="right")) - 1
@@ -162,7 +227,7 @@ class FileDesign(designs.Design):
     reading_is_dear = True
 
     @classmethod
-    def of(cls, X: Any) -> FileDesign:
+    def of(cls, X: np.memmap[tuple[int, int], np.dtype[np.generic]]) -> FileDesign:
         """Return the design of a memory map (n, d), or raise InvalidInput."""
         if X.ndim == 2 and X.dtype not in (np.float32, np.float64):
             raise InvalidInput(
@@ -177,22 +242,24 @@ class FileDesign(designs.Design):
             )
         return cls(X)
 
-    def __init__(self, X: Any) -> None:
+    def __init__(self, X: np.memmap[tuple[int, int], np.dtype[np.generic]]) -> None:
         super().__init__(X.shape, X.dtype)
         self._X = X
         self._name = str(X.filename or "")
-        self._file: IO[bytes] | None = None
+        self._file: FileIO | None = None
         self._row_bytes = self.dimension * self.dtype.itemsize
         if X.strides == (self._row_bytes, X.itemsize) and X.mode in ("r", "r+", "w+"):
             self._open()
 
     def __del__(self) -> None:
-        if getattr(self, "_file", None) is not None:
-            self._file.close()  # type: ignore[union-attr]
+        file: FileIO | None = getattr(self, "_file", None)  # none where __init__ has raised
+        if file is not None:
+            file.close()
 
     def _open(self) -> None:
         """Find the map's file, unless it has none or another file has taken its name."""
-        base = np.frombuffer(self._X._mmap, np.uint8).ctypes.data
+        mapped: mmap.mmap = vars(self._X)["_mmap"]
+        base = np.frombuffer(mapped, np.uint8).ctypes.data
         before = int(self._X.__array_interface__["data"][0]) - base
         pages = int(self._X.offset) // mmap.ALLOCATIONGRANULARITY
         self._first = pages * mmap.ALLOCATIONGRANULARITY + before
@@ -207,7 +274,8 @@ class FileDesign(designs.Design):
             self._file.close()
             self._file = None
 
-    def read_rows(self, rows: Any) -> AnyArray:
+    def read_rows(self, rows: designs.Rows) -> AnyArray:
+        """Return rows read from the file, (m, d)."""
         if self._file is None:
             return np.array(self._X[rows])
         if isinstance(rows, slice) and rows.step in (None, 1):
@@ -220,6 +288,7 @@ class FileDesign(designs.Design):
         return out
 
     def blocks(self, n_bytes: int = designs.BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
+        """Yield slices of rows and the rows there, all read into one buffer."""
         buffer = np.empty((next(self.slices(n_bytes)).stop, self.dimension), self.dtype)
         for rows in self.slices(n_bytes):
             yield rows, self._read(rows, buffer[: rows.stop - rows.start])
@@ -230,12 +299,12 @@ class FileDesign(designs.Design):
             return np.array(self._X[rows])
         if into is None:
             into = np.empty((rows.stop - rows.start, self.dimension), self.dtype)
-        view = memoryview(into.reshape(-1)).cast("B")  # type: ignore[arg-type]
+        view = into.reshape(-1).view(np.uint8).data
         done = 0
         try:
             self._file.seek(self._first + rows.start * self._row_bytes)
             while done < len(view):
-                got = self._file.readinto(view[done:])  # type: ignore[attr-defined]
+                got = self._file.readinto(view[done:])
                 if not got:
                     raise self._missing(rows.start, rows.stop, "the file is cut short")
                 done += got
@@ -244,6 +313,7 @@ class FileDesign(designs.Design):
         return into
 
     def _missing(self, first: int, last: int, why: str) -> InvalidInput:
+        """Return the error for rows that cannot be read."""
         return InvalidInput(
             f"rows {first} to {last - 1} of X cannot be read from {self._name!r}: {why}"
         )
@@ -264,9 +334,11 @@ class ScaleRows:
 
     @property
     def dimension(self) -> int:
+        """The number of columns of the rows that are made."""
         return int(self.kept.sum()) + (self.constant is not None)
 
     def __call__(self, block: AnyArray) -> AnyArray:
+        """Return the scaled rows (b, dimension) of a block (b, d)."""
         if not self.kept.all():
             block = block[:, self.kept]
         out = np.empty((len(block), self.dimension))
@@ -296,11 +368,12 @@ class BlockwiseDesign(designs.Design):
             return None
         return rows
 
-    @cached_property
-    def content(self) -> str:  # type: ignore[override]
-        return self.base.content  # the map's own numbers may be rounded differently
+    def _make_content(self) -> str:
+        """Return the hash of `base`: the map's own numbers may be rounded differently."""
+        return self.base.content
 
     def column_moments(self, weights: Array | None = None) -> designs.ColumnMoments:
+        """Return mean, deviation and largest size of each column, of `base` where it can."""
         by = self.rescaled
         if by is None:
             return super().column_moments(weights)
@@ -308,15 +381,29 @@ class BlockwiseDesign(designs.Design):
         most = (largest + np.abs(by.shift)) / by.scale
         return designs.ColumnMoments((mean - by.shift) / by.scale, deviation / by.scale, most)
 
-    def read_rows(self, rows: Any) -> AnyArray:
+    def read_rows(self, rows: designs.Rows) -> AnyArray:
+        """Return rows of `base` under the map, (m, dimension)."""
         return self._map(self.base.read_rows(rows))
 
-    def blocks(self, *given: Any) -> Iterator[tuple[slice, AnyArray]]:
-        return ((rows, self._map(block)) for rows, block in self.base.blocks(*given))
+    def blocks(self, n_bytes: int = designs.BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
+        """Yield slices of rows, and the blocks of `base` there under the map."""
+        return ((rows, self._map(block)) for rows, block in self.base.blocks(n_bytes))
 
-    def each_block(self, work: Callable[..., Any], *given: Any) -> Iterator[tuple[slice, Any]]:
+    def each_block(
+        self,
+        work: Callable[..., T],
+        shared: tuple[object, ...] = (),
+        parts: Callable[[slice], tuple[object, ...]] | None = None,
+        n_bytes: int = designs.BLOCK_BYTES,
+    ) -> Iterator[tuple[slice, T]]:
+        """Yield slices of rows and the work done on the blocks of `base` there under the map."""
         made = self._map  # the design itself stays here
-        return self.base.each_block(lambda block, *more: work(made(block), *more), *given)
+
+        def work_on_mapped(block: AnyArray, *more: object) -> T:
+            """Do the work on a block (b, d) under the map."""
+            return work(made(block), *more)
+
+        return self.base.each_block(work_on_mapped, shared, parts, n_bytes)
 
 
 def scaled(
@@ -393,9 +480,11 @@ class ScaledDesign(BlockwiseDesign):
 
     @property
     def single_is_quicker(self) -> bool:
+        """Return whether it is for `base`, and safe for the scaled entries."""
         return self.base.single_is_quicker and self.squares_are_safe
 
     def times_columns(self, small: AnyArray) -> AnyArray:
+        """Return small Aᵀ, (m, dimension) to (m, n), by a product with X."""
         part = small[:, : self._width] / self._by.scale
         out = self.base.times_columns(part.astype(small.dtype, copy=False)).astype(np.float64)
         out -= (part @ self._by.shift)[:, None]
@@ -404,6 +493,7 @@ class ScaledDesign(BlockwiseDesign):
         return out.astype(small.dtype, copy=False)
 
     def times_rows(self, small: AnyArray) -> AnyArray:
+        """Return small A, (m, n) to (m, dimension), by a product with X."""
         total = small.sum(1, keepdims=True, dtype=np.float64)
         out = (self.base.times_rows(small) - total * self._by.shift) / self._by.scale
         if self._by.constant is not None:
@@ -421,7 +511,7 @@ class DaskDesign(designs.Design):
 
     reading_is_dear = True
 
-    def __init__(self, X: Any) -> None:
+    def __init__(self, X: DaskArray | DaskFrame) -> None:
         if hasattr(X, "to_dask_array"):
             X = X.to_dask_array(lengths=True)
         if getattr(X, "ndim", 0) != 2 or not hasattr(X, "chunks"):
@@ -447,20 +537,29 @@ class DaskDesign(designs.Design):
         ends = np.cumsum(X.chunks[0]).tolist()
         self._rows = [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
 
-    def read_rows(self, rows: Any) -> AnyArray:
+    def read_rows(self, rows: designs.Rows) -> AnyArray:
+        """Return rows computed by Dask, (m, d)."""
         return np.asarray(self._wait([self._X[rows]])[0])
 
     def blocks(self, n_bytes: int = designs.BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
+        """Yield the rows of each chunk, and the chunk; `n_bytes` has no effect."""
         for rows, chunk in zip(self._rows, self._chunks, strict=True):
             yield rows, np.asarray(self._wait([chunk])[0])
 
     def each_block(
-        self, work: Any, shared: Any = (), parts: Any = None, n_bytes: int = 0
-    ) -> Iterator[tuple[slice, Any]]:
-        dask: Any = import_module("dask")
+        self,
+        work: Callable[..., T],
+        shared: tuple[object, ...] = (),
+        parts: Callable[[slice], tuple[object, ...]] | None = None,
+        n_bytes: int = 0,
+    ) -> Iterator[tuple[slice, T]]:
+        """Yield slices of rows and the work done where each chunk is; `n_bytes` has no effect."""
+        dask = import_module("dask")
 
-        def send(what: Any) -> Any:  # as one key, whatever it is made of
-            return dask.delayed(what, pure=False, traverse=False)
+        def send(argument: object) -> DaskTask:
+            """Send an argument to Dask as one key, whatever it is made of."""
+            task: DaskTask = dask.delayed(argument, pure=False, traverse=False)
+            return task
 
         given = [send(item) for item in shared]
         do = dask.delayed(work, pure=False)
@@ -469,7 +568,7 @@ class DaskDesign(designs.Design):
             tasks = []
             places = self._places()
             for i in numbers:
-                own: tuple[Any, ...] = ()
+                own: tuple[object, ...] = ()
                 if parts is not None:
                     own = parts(self._rows[i])
                 with dask.annotate(**_at(places.get(str(self._chunks[i].key)))):
@@ -492,9 +591,9 @@ class DaskDesign(designs.Design):
             return {}
         return {str(key): list(held) for key, held in found.items() if held}
 
-    def _wait(self, tasks: list[Any]) -> list[Any]:
+    def _wait(self, tasks: Sequence[object]) -> list[Any]:
         """Return the results, or raise a sentence about what kept Dask from them."""
-        dask: Any = import_module("dask")
+        dask = import_module("dask")
         try:
             return list(dask.compute(*tasks))
         except (InvalidInput, ComputationFailed):
@@ -517,7 +616,7 @@ class DaskDesign(designs.Design):
 
     def _raise_if_unreadable(self, reason: str) -> None:
         """Raise with the first chunk that cannot be read, if there is one."""
-        dask: Any = import_module("dask")
+        dask = import_module("dask")
         for rows, chunk in zip(self._rows, self._chunks, strict=True):
             try:
                 dask.compute(dask.delayed(np.shape)(chunk))
@@ -530,21 +629,26 @@ class DaskDesign(designs.Design):
 MOST_BLOCKS_AT_ONCE = 512  # sent to Dask together: their results are in memory at once
 
 
-def _at(workers: list[str] | None) -> dict[str, Any]:
+def _at(workers: list[str] | None) -> dict[str, object]:
     """Return what tells Dask to work where rows are, if that is known."""
     if not workers:
         return {}
     return {"workers": workers, "allow_other_workers": True}
 
 
-def open_design(X: Any) -> designs.Design:
-    """Return the design that holds X; nothing is read yet."""
+def _is_dask(X: object) -> TypeGuard[DaskArray | DaskFrame]:
+    """Return whether X is a collection of Dask."""
+    return hasattr(X, "__dask_graph__")
+
+
+def open_design(X: object) -> designs.Design:
+    """Return the design that holds X (n, d), of any kind in `DataMatrix`; nothing is read yet."""
     if isinstance(X, designs.Design):
         return X
     if isinstance(X, np.memmap):
         return FileDesign.of(X)
-    if hasattr(X, "__dask_graph__"):
+    if _is_dask(X):
         return DaskDesign(X)
-    if hasattr(X, "tocsr"):  # what every sparse matrix of scipy can do
+    if is_sparse(X):
         return SparseDesign(X)
     return ArrayDesign(X)

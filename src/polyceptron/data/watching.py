@@ -20,9 +20,10 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_readable, check_writable, write_atomically
@@ -93,6 +94,21 @@ class FitProgress:
 Callback = Callable[[FitProgress], object]
 
 
+class DesignContent(Protocol):
+    """The identity of a design (n, d): what a checkpoint asks of it."""
+
+    n_samples: int
+    shape: tuple[int, int]
+
+    @property
+    def row_norms(self) -> Array:
+        """Return the norms of all rows, (n,)."""
+
+    @property
+    def content(self) -> str:
+        """Return a hash of all entries."""
+
+
 class Checkpoint:
     """The file in which the state of a fit is kept; none, until `open` is called with a path.
 
@@ -103,7 +119,14 @@ class Checkpoint:
 
     path: Path | None = None
 
-    def open(self, path: Any, every: Any, design: Any, y: Any, **settings: Any) -> None:
+    def open(
+        self,
+        path: object,
+        every: object,
+        design: DesignContent,
+        y: ArrayLike,
+        **settings: object,
+    ) -> None:
         """Keep the fit of this design and labels (n,) in the file `path`; None keeps it nowhere.
 
         Parameters
@@ -122,12 +145,14 @@ class Checkpoint:
         if not isinstance(path, str | Path):
             raise InvalidInput(f"checkpoint must be the path of a file, got {path!r}")
         self.path = check_writable(path)
-        number = isinstance(every, int | float) and not isinstance(every, bool)
-        if not number or not 0 <= every < math.inf:
+        seconds = math.nan
+        if isinstance(every, int | float) and not isinstance(every, bool):
+            seconds = float(every)
+        if not 0 <= seconds < math.inf:
             raise InvalidInput(
                 f"checkpoint_every must be a number of seconds, 0 or more, got {every!r}"
             )
-        self.every = float(every)
+        self.every = seconds
         self._lengths = design.row_norms[:: -(-design.n_samples // 1000)]
         self._problem = {
             "format": 7,
@@ -173,7 +198,7 @@ class Checkpoint:
             )
         return state
 
-    def _differences(self, problem: dict[str, Any], lengths: Array) -> list[str]:
+    def _differences(self, problem: dict[str, object], lengths: Array) -> list[str]:
         """Return the names of what differs between the file's fit and this one."""
         names = [name for name, value in self._problem.items() if problem.get(name) != value]
         if names:
@@ -213,6 +238,7 @@ class Checkpoint:
         arrays["lengths"] = self._lengths
 
         def write(path: Path) -> None:
+            """Write the archive under its temporary name."""
             with path.open("wb") as file:
                 np.savez(file, **arrays)
 
@@ -245,7 +271,7 @@ class Watch:
         Is called with a `FitProgress` at each iteration.
     """
 
-    def __init__(self, name: str = "fit", verbose: Any = 0, callback: Callback | None = None):
+    def __init__(self, name: str = "fit", verbose: object = 0, callback: Callback | None = None):
         if not isinstance(verbose, int) or verbose < 0:
             raise InvalidInput(f"verbose must be 0, 1 or 2, got {verbose!r}")
         if callback is not None and not callable(callback):
@@ -265,7 +291,12 @@ class Watch:
         return self.callback is None and not self.verbose
 
     def step(
-        self, iteration: int, max_iter: int, change: float, target: float, objective: Any = None
+        self,
+        iteration: int,
+        max_iter: int,
+        change: float,
+        target: float,
+        objective: float | None = None,
     ) -> None:
         """Report an iteration of at most `max_iter`, its change, and the change it aims at.
 
@@ -346,8 +377,19 @@ class Watch:
 SILENT = Watch()
 
 
-def uninterrupted(found: Any) -> Any:
+class HasStatus(Protocol):
+    """The result of a fit, which says how the fit ended."""
+
+    @property
+    def status(self) -> str:
+        """Return a member of `Status`."""
+
+
+FitResult = TypeVar("FitResult", bound=HasStatus)
+
+
+def uninterrupted(result: FitResult) -> FitResult:
     """Return the result of one fit of many; if it was interrupted, raise KeyboardInterrupt."""
-    if found.status == Status.INTERRUPTED:
+    if result.status == Status.INTERRUPTED:
         raise KeyboardInterrupt
-    return found
+    return result

@@ -18,19 +18,28 @@ import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from polyceptron.checks import check_size
 from polyceptron.data.checks import check_labels
+from polyceptron.data.design import Design
 from polyceptron.data.labels import class_labels, label_values
-from polyceptron.data.sparse_checks import check_sparse
-from polyceptron.data.stored_designs import open_design, scaled
+from polyceptron.data.sparse_checks import SparseMatrix, check_sparse
+from polyceptron.data.stored_designs import (
+    DaskArray,
+    DaskFrame,
+    DataMatrix,
+    open_design,
+    scaled,
+)
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_archive, check_readable, read_npy_header
 from polyceptron.fit.erm_classifier import ERMClassifier
 from polyceptron.message_passing.result import AMPResult
+from polyceptron.numerics import AnyArray, Array
 from polyceptron.numerics.averages import Average
 from polyceptron.problem import AnyTeacher, BayesOptimal
 from polyceptron.progress import steps
@@ -55,7 +64,23 @@ _INDEX_ARRAYS = ("shape", "indices", "indptr", "row", "col", "coords", "offsets"
 ENDINGS = (".npy", ".npz", ".zarr", ".parquet")
 
 
-def open_samples(path: str | Path) -> Any:
+class _Fitted(Protocol):
+    """The result of message passing or of a certified fit."""
+
+    @property
+    def weights(self) -> Array:
+        """Return the weights (d, k)."""
+
+    @property
+    def status(self) -> Status:
+        """Return how the fit ended."""
+
+    @property
+    def n_iter(self) -> int:
+        """Return the number of iterations."""
+
+
+def open_samples(path: str | Path) -> DataMatrix:
     """Open the samples X (n, d) of a file, as message passing and fits take them."""
     place = Path(path)
     ending = place.suffix
@@ -69,8 +94,10 @@ def open_samples(path: str | Path) -> Any:
         return _open_sparse(place)
     try:
         if ending == ".zarr":
-            return import_module("dask.array").from_zarr(str(place))
-        return import_module("dask.dataframe").read_parquet(str(place))
+            array: DaskArray = import_module("dask.array").from_zarr(str(place))
+            return array
+        table: DaskFrame = import_module("dask.dataframe").read_parquet(str(place))
+        return table
     except ImportError as error:
         needed = f"pip install 'polyceptron[cluster]', and {ending[1:]}'s own package"
         raise InvalidInput(f"reading {ending} needs Dask: {needed} ({error})") from None
@@ -78,7 +105,7 @@ def open_samples(path: str | Path) -> Any:
         raise InvalidInput(f"cannot read {str(path)!r} as {ending[1:]}: {error}") from None
 
 
-def _open_sparse(path: Path) -> Any:
+def _open_sparse(path: Path) -> SparseMatrix:
     """Read a sparse matrix (n, d) whose indices all lie inside it."""
     types = check_archive(path, "samples")
     for name in _INDEX_ARRAYS:
@@ -88,7 +115,7 @@ def _open_sparse(path: Path) -> Any:
                 f"numbers, got {types[name]} values"
             )
     try:
-        X = import_module("scipy.sparse").load_npz(path)
+        X: SparseMatrix = import_module("scipy.sparse").load_npz(path)
     except Exception as error:
         raise InvalidInput(
             f"{str(path)!r} is no sparse matrix of scipy, or a damaged one: {error}"
@@ -97,7 +124,7 @@ def _open_sparse(path: Path) -> Any:
     return X
 
 
-def _open_array(path: Path, what: str) -> Any:
+def _open_array(path: Path, what: str) -> AnyArray:
     """Map the array of a .npy file into memory; raise where the file is shorter than it says."""
     check_readable(path, what)
     try:
@@ -114,14 +141,15 @@ def _open_array(path: Path, what: str) -> Any:
                 f"the {what} {str(path)!r} are cut short: of {rows} rows, {whole} to {rows - 1} "
                 "are missing"
             )
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        array: AnyArray = np.load(path, mmap_mode="r", allow_pickle=False)
+        return array
     except InvalidInput:
         raise
     except (ValueError, OSError, EOFError) as error:
         raise InvalidInput(f"{str(path)!r} is no array of numpy: {error}") from None
 
 
-def read_labels(path: Path) -> Any:
+def read_labels(path: Path) -> AnyArray:
     """Read labels (n,), numbers or text, of a .npy file."""
     if path.suffix != ".npy":
         raise InvalidInput(f"labels must be in a .npy file, got {str(path)!r}")
@@ -134,7 +162,7 @@ def _named(labels: Path) -> str:
 
 
 def fit_of_files(
-    fit: Callable[..., Any], data: Path, labels: Path, *, standardise: bool, **more: Any
+    fit: Callable[..., _Fitted], data: Path, labels: Path, *, standardise: bool, **more: Any
 ) -> dict[str, Any]:
     """Run message passing or a certified fit on files.
 
@@ -160,8 +188,9 @@ def fit_of_files(
     check_labels(y, design.n_samples, more.get("n_classes"))  # before anything of X is read
     begin = time.monotonic()
     n, d = design.shape
-    X: Any = design
-    shift, scale = np.zeros(d), np.ones(d)
+    X: Design = design
+    shift = np.zeros(d)
+    scale = np.ones(d)
     if standardise:
         design.check_entries()
         shift, deviation, largest = design.column_moments()
@@ -198,7 +227,14 @@ def fit_of_files(
 
 
 def chosen_fit(
-    X: Any, y: Any, loss: str, ridge: Any, *, standardise: bool, tol: float, source: str
+    X: ArrayLike,
+    y: AnyArray,
+    loss: str,
+    ridge: float | str,
+    *,
+    standardise: bool,
+    tol: float,
+    source: str,
 ) -> dict[str, Any]:
     """Fit samples in memory; return the report of `fit_of_files` with names of classes, features.
 

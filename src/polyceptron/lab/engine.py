@@ -23,7 +23,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import current_process, resource_tracker
-from typing import Any
+from typing import Any, Protocol
 
 from polyceptron.display import describe_seconds
 from polyceptron.errors import ComputationFailed, InvalidInput
@@ -31,6 +31,19 @@ from polyceptron.lab.tasks import Runner, Task, attempt, environment, failure
 from polyceptron.progress import waiting
 from polyceptron.store import CaseResult
 from polyceptron.version import VERSION
+
+
+class _Pool(Protocol):
+    """A pool of processes, as joblib's loky has it."""
+
+    def submit(
+        self, function: Callable[[Runner, Task], list[CaseResult]], runner: Runner, task: Task, /
+    ) -> Future[list[CaseResult]]:
+        """Have a task computed by one of the processes."""
+
+    def shutdown(self, wait: bool = ..., *, kill_workers: bool = ...) -> None:
+        """End the processes."""
+
 
 _DIED = "died while computing this task{} (killed, or out of memory?)"
 
@@ -78,13 +91,15 @@ class LocalEngine(Engine):
     def __init__(self, workers: int, runner: Runner) -> None:
         super().__init__(runner)
         self._workers = workers
-        self._pool: Any = None
+        self._pool: _Pool | None = None
         self._alone: Task | None = None  # the suspect that is tried again now
 
     @property
     def free(self) -> int:
         """Two tasks for each worker, so that none waits for the parent; none during a retrial."""
-        return 0 if self._suspects or self._alone else 2 * self._workers - len(self._running)
+        if self._suspects or self._alone:
+            return 0
+        return 2 * self._workers - len(self._running)
 
     def submit(self, task: Task) -> None:
         """Take a task."""
@@ -106,11 +121,13 @@ class LocalEngine(Engine):
         return super().finished(timeout)
 
     def _recover(self, lost: list[Task]) -> list[CaseResult]:
+        """Try the tasks of a broken pool again one at a time; give up one that breaks it alone."""
         if lost:  # the pool is broken as a whole
             lost += self._running.values()
             self.close()
         alone = self._alone
-        self._alone = alone if self._running else None
+        if not self._running:
+            self._alone = None
         if lost and alone is not None:
             return failure(alone, "the worker process " + _DIED.format(" alone"))
         return super()._recover(lost)
@@ -129,7 +146,7 @@ class LocalEngine(Engine):
             self._pool = None
         self._running.clear()
 
-    def _submit(self, task: Task) -> Any:
+    def _submit(self, task: Task) -> Future[list[CaseResult]]:
         """Hand a task to the pool, whose workers leave Ctrl-C to this process from their start."""
         if self._pool is None:
             self._pool = _open_pool(self._workers)
@@ -142,7 +159,7 @@ class LocalEngine(Engine):
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _open_pool(workers: int) -> Any:
+def _open_pool(workers: int) -> _Pool:
     """Return a pool of processes; they share semaphores, which Linux keeps in /dev/shm."""
     if current_process().daemon:  # as the workers of Dask and of multiprocessing.Pool are
         raise InvalidInput(
@@ -152,7 +169,10 @@ def _open_pool(workers: int) -> Any:
     from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
     try:
-        return ProcessPoolExecutor(workers, initializer=_start_worker, initargs=(os.getpid(),))
+        pool: _Pool = ProcessPoolExecutor(
+            workers, initializer=_start_worker, initargs=(os.getpid(),)
+        )
+        return pool
     except OSError as error:
         raise ComputationFailed(
             "cannot start worker processes: the system refused the semaphores that they share, "
@@ -165,6 +185,7 @@ def _start_worker(parent: int) -> None:
     """End when the parent does."""
 
     def follow() -> None:
+        """Look twice a second whether the parent is there."""
         while os.getppid() == parent:
             time.sleep(0.5)
         os._exit(1)
@@ -249,16 +270,15 @@ CONNECT_SECONDS = 10.0
 
 
 def connect_cluster(address: str, *, default: bool = True) -> Any:
-    """A client of the scheduler at `address`, to which Dask sends its work if it is the default."""
+    """Return a client of the scheduler at `address`, the one Dask works with if `default`."""
     try:
         import distributed
     except ImportError:
         raise InvalidInput("a cluster needs Dask: pip install 'polyceptron[cluster]'") from None
     for name in ("distributed.client", "distributed.core", "distributed.comm"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # it is reported once, by an error
-    make: Any = distributed.Client
     try:
-        return make(address, timeout=CONNECT_SECONDS, set_as_default=default)
+        return distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=default)
     except (OSError, ValueError, TimeoutError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidInput(f"no Dask scheduler answers at {address!r}: {reason}") from None
@@ -291,6 +311,7 @@ class DaskEngine(Engine):
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
+        """Turn a lost connection into a sentence that says what to do."""
         try:
             if self._client.status != "running":
                 raise ConnectionError(self._client.status)
@@ -321,7 +342,8 @@ class DaskEngine(Engine):
 
     def _check_workers(self) -> None:
         """Wait for a worker, and make sure that workers run this version of the code."""
-        where, seconds = repr(self._address), 60  # a batch system may take a while to start one
+        where = repr(self._address)
+        seconds = 60  # a batch system may take a while to start one
         try:
             self._client.wait_for_workers(1, timeout=seconds)
             versions = self._client.run(environment)

@@ -18,6 +18,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from polyceptron.problem import (
     CHANNELS,
@@ -25,7 +26,12 @@ from polyceptron.problem import (
     LOSSES,
     PENALTIES,
     PRIORS,
+    Channel,
     Entry,
+    Estimator,
+    Loss,
+    Penalty,
+    Prior,
     Registry,
     make_teacher,
 )
@@ -33,6 +39,9 @@ from polyceptron.students import student_of
 
 _Task = TypeVar("_Task")
 _Rows = TypeVar("_Rows")
+
+Numbers = tuple[ArrayLike, ...]
+"""What a member computes at fixed points: numbers and arrays of any shape."""
 
 REGISTRIES: dict[str, Registry[Any]] = {
     registry.kind: registry for registry in (LOSSES, PENALTIES, PRIORS, CHANNELS, ESTIMATORS)
@@ -49,7 +58,7 @@ class _Member(NamedTuple):
     """A member that travels with the tasks, and the hash of what it computes."""
 
     kind: str
-    entry: Entry[Any]
+    entry: Entry[object]
     values: str
 
 
@@ -99,24 +108,24 @@ def values_of(kind: str, name: str) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def _values_once(kind: str, name: str, entry: Entry[Any]) -> str:
+def _values_once(kind: str, name: str, entry: Entry[object]) -> str:
     """Return the hash of a member; `entry` makes that of another code another call."""
     return _hash(kind, REGISTRIES[kind].read(name))
 
 
-def _from_outside(entry: Entry[Any]) -> bool:
+def _from_outside(entry: Entry[object]) -> bool:
     """Return whether a member is not the package's own."""
     return not getattr(entry.make, "__module__", "").startswith("polyceptron.")
 
 
-def _hash(kind: str, member: Any) -> str:
+def _hash(kind: str, member: object) -> str:
     """Return a hash of a member's numbers to nine digits: the last may differ between machines."""
     numbers = np.concatenate([np.ravel(part) for part in _NUMBERS_OF[kind](member)])
     text = " ".join(f"{number:.8e}" for number in numbers)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _numbers_of_loss(loss: Any) -> tuple[Any, ...]:
+def _numbers_of_loss(loss: Loss) -> Numbers:
     """Return value, gradient and Hessian of a loss at the fixed samples."""
     return (
         loss.value(_FIELDS, _LABELS),
@@ -125,22 +134,22 @@ def _numbers_of_loss(loss: Any) -> tuple[Any, ...]:
     )
 
 
-def _numbers_of_prior(prior: Any) -> tuple[Any, ...]:
+def _numbers_of_prior(prior: Prior) -> Numbers:
     """Return log-partition, mean and variance of a prior tilted by five fields."""
     return tuple(prior.tilted(np.array([-2.0, 0.0, 0.3, 1.0, 5.0]), 1.5))
 
 
-def _numbers_of_noise(noise: Any) -> tuple[Any, ...]:
+def _numbers_of_noise(noise: Channel) -> Numbers:
     """Return the law of the label of a noise at five pairs of fields."""
     return tuple(noise.label_law(np.sort(_FIELDS[:, 1:], axis=1).T, 0.5))
 
 
-def _numbers_of_penalty(penalty: Any) -> tuple[Any, ...]:
+def _numbers_of_penalty(penalty: Penalty) -> Numbers:
     """Return the proximal operator of a penalty at rows of sum 0."""
     return tuple(penalty.denoise(_FIELDS - _FIELDS.mean(1, keepdims=True), 1.5))
 
 
-def _numbers_of_estimator(estimator: Any) -> tuple[Any, ...]:
+def _numbers_of_estimator(estimator: Estimator) -> Numbers:
     """Return overlaps and error of an estimator at two α."""
     teacher = make_teacher("argmax", 3, "gaussian")
     numbers = []
@@ -149,7 +158,8 @@ def _numbers_of_estimator(estimator: Any) -> tuple[Any, ...]:
     return tuple(numbers)
 
 
-_NUMBERS_OF: dict[str, Callable[[Any], tuple[Any, ...]]] = {
+# Each takes a member of its own kind.
+_NUMBERS_OF: dict[str, Callable[..., Numbers]] = {
     LOSSES.kind: _numbers_of_loss,
     PRIORS.kind: _numbers_of_prior,
     CHANNELS.kind: _numbers_of_noise,

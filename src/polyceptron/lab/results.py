@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -50,7 +49,7 @@ QUANTITIES = (
 def summary(
     store: Store, *, quantity: str = "generalisation_error", spec: SweepSpec | None = None
 ) -> list[Row]:
-    """One row for each point of the grid: mean over instances, its standard error, theory beside.
+    """Return a row for each point of the grid: mean, its standard error, and theory beside.
 
     Rows that did not converge are in the mean. Message passing stands beside the branch of the
     theory that it reaches from its start. `deviation` is z; a finite dimension adds a bias of order
@@ -59,22 +58,27 @@ def summary(
     if quantity not in QUANTITIES:
         raise InvalidInput(f"unknown quantity {quantity!r}: allowed are {', '.join(QUANTITIES)}")
     groups: dict[str, tuple[Row, list[Row]]] = {}  # what is asked for, and rows of its instances
-    theory: dict[tuple[Any, ...], Row] = {}
+    theory: dict[tuple[object, ...], Row] = {}
     for record in store.records(None if spec is None else sweep_keys(spec)):
-        content, row = json.loads(record["task"]), decode_row(record["row"])
+        content = json.loads(record["task"])
+        row = decode_row(record["row"])
         if content["source"] == "theory":
             theory[_place(content, content.get("branch", ""))] = row
             continue
         content.pop("seed_path")
         groups.setdefault(json.dumps(content, sort_keys=True), (content, []))[1].append(row)
-    lines, compared = [], set()
+    lines = []
+    compared = set()
     for content, rows in groups.values():
         start = content.get("start")
         place = _place(content, "" if start is None else REACHED[start])
         compared.add(place)
         beside = theory.get(place, {})
-        line, found = _line(rows, beside, quantity), Average.of(row.get(quantity) for row in rows)
-        mean, error, count = found.mean, found.standard_error, found.count
+        line = _line(rows, beside, quantity)
+        average = Average.of(row.get(quantity) for row in rows)
+        mean = average.mean
+        error = average.standard_error
+        count = average.count
         z = deviation(mean, error, line["theory"], line["theory_uncertainty"], count=count)
         line |= {"start": start, "branch": beside.get("branch"), "instances": count}
         lines.append(line | {"mean": mean, "standard_error": error, "deviation": z})
@@ -82,12 +86,15 @@ def summary(
     return sorted(lines, key=sort_key)
 
 
-def _place(content: Mapping[str, Any], branch: str) -> tuple[Any, ...]:
+def _place(content: Mapping[str, object], branch: str) -> tuple[object, ...]:
+    """Return what theory and simulation of one point have in common, and the branch."""
     return (*(content.get(name) for name in _PROBLEM), branch)
 
 
 def _line(rows: list[Row], predicted: Row, quantity: str) -> Row:
-    expected, statuses = predicted.get(quantity), [row["status"] for row in rows]
+    """Return the columns of a line that need no mean: the point, theory and statuses."""
+    expected = predicted.get(quantity)
+    statuses = [row["status"] for row in rows]
     known = quantity == "generalisation_error" and expected is not None
     return {
         **{column: rows[0][column] for column in SUMMARY_COLUMNS if column in rows[0]},

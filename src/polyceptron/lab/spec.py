@@ -17,10 +17,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Protocol, Self, get_args
 
 import pydantic
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, PlainValidator
+from pydantic_core import ErrorDetails
 
 from polyceptron.checks import MAX_CLASSES, check_ridge
 from polyceptron.display import cut_text
@@ -48,26 +49,34 @@ MAX_ROWS = 50_000_000  # of a grid, if every list were combined with every other
 MAX_WHOLE = 2**53  # an integer that every column and file keeps exactly
 
 
-def _as_list(value: Any) -> Any:
+def _as_list(value: object) -> list[object]:
     """Return the value as a list; one value stands for a list of one."""
     if isinstance(value, list | tuple):
         return list(value)
     return [value]
 
 
-def _as_range(value: Any) -> Any:
+def _as_range(value: object) -> Sequence[object]:
     """Return a list of numbers, one number, the word 'optimal', or a range in text, as a list."""
     if isinstance(value, str) and value != "optimal":
         return parse_numbers(value, "a range")
     return _as_list(value)
 
 
-def _named(read: Callable[[Any], Any]) -> AfterValidator:
+class _HasName(Protocol):
+    """A prior, noise, spectrum, penalty or estimator: it has a name that reads back to it."""
+
+    @property
+    def name(self) -> str:
+        """Return the name with its numbers."""
+
+
+def _named(read: Callable[[Any], _HasName]) -> PlainValidator:
     """Validate a name with `read`, and keep the name under which it reads back to the same."""
-    return AfterValidator(lambda value: read(value).name)
+    return PlainValidator(lambda value: read(value).name)
 
 
-def _prior(value: Any) -> Prior:
+def _prior(value: object) -> Prior:
     """Return the prior of a name, or of a table with values and probabilities."""
     if isinstance(value, dict):
         if set(value) != {"values", "probabilities"}:
@@ -79,21 +88,21 @@ def _prior(value: Any) -> Prior:
         raise ValueError("a value or probability of the prior is too large") from None
 
 
-def _estimator(value: Any) -> Estimator:
+def _estimator(value: str) -> Estimator:
     """Return the estimator of a name."""
     if not ESTIMATORS.knows(value):
         raise ValueError(f"should be one of the estimators {ESTIMATORS.help}")
     return make_estimator(value)
 
 
-def _ridge(value: Any) -> float | str:
+def _ridge(value: object) -> float | str:
     """Return a ridge: a number of 0 or more, or 'optimal'."""
     if isinstance(value, str) and value != "optimal":
         raise ValueError("should be a number of 0 or more, or 'optimal'")
     return check_ridge(value, optimal=True)
 
 
-def _class_weight(value: Any) -> str:
+def _class_weight(value: object) -> str:
     """Return class weights as their text; 'none' for weights of 1."""
     weights = value
     if value == "none":
@@ -108,6 +117,8 @@ Tolerance = Annotated[float, Field(gt=0, lt=1)]
 
 
 class _Table(BaseModel):
+    """A table of a sweep file, which takes no field but its own."""
+
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
@@ -161,6 +172,7 @@ class PopulationTable(_Table):
 
     @pydantic.model_validator(mode="after")
     def _check_population(self) -> Self:
+        """Raise where no such population can be made."""
         self.made()
         return self
 
@@ -177,15 +189,15 @@ class SweepGrid(_Table):
 
     model: Annotated[list[Literal["argmax", "perceptron"]], _LIST, _SOME] = ["argmax"]
     classes: Annotated[list[Annotated[int, Field(ge=2, le=MAX_CLASSES)]], _LIST, _SOME] = [3]
-    prior: Annotated[list[Annotated[Any, _named(_prior)]], _LIST, _SOME] = ["gaussian"]
-    noise: Annotated[list[Annotated[Any, _named(as_channel)]], _LIST, _SOME] = ["none"]
-    features: Annotated[list[Annotated[Any, _named(as_spectrum)]], _LIST, _SOME] = ["isotropic"]
+    prior: Annotated[list[Annotated[str, _named(_prior)]], _LIST, _SOME] = ["gaussian"]
+    noise: Annotated[list[Annotated[str, _named(as_channel)]], _LIST, _SOME] = ["none"]
+    features: Annotated[list[Annotated[str, _named(as_spectrum)]], _LIST, _SOME] = ["isotropic"]
     sources: Annotated[list[Literal["theory", "amp", "erm"]], _LIST, _SOME]
-    estimators: Annotated[list[Annotated[Any, _named(_estimator)]], _LIST, _SOME] = ["bayes"]
-    ridge: Annotated[list[Annotated[Any, AfterValidator(_ridge)]], _RANGED] = []
-    penalty: Annotated[list[Annotated[Any, _named(as_penalty)]], _LIST] = []
+    estimators: Annotated[list[Annotated[str, _named(_estimator)]], _LIST, _SOME] = ["bayes"]
+    ridge: Annotated[list[Annotated[float | str, PlainValidator(_ridge)]], _RANGED] = []
+    penalty: Annotated[list[Annotated[str, _named(as_penalty)]], _LIST] = []
     intercept: bool = False
-    class_weight: Annotated[list[Annotated[Any, AfterValidator(_class_weight)]], _LIST] = []
+    class_weight: Annotated[list[Annotated[str, PlainValidator(_class_weight)]], _LIST] = []
     alpha: Annotated[list[Annotated[float, Field(gt=0, allow_inf_nan=False)]], _RANGED, _SOME]
     dimension: Annotated[list[Annotated[int, Field(ge=1, le=10**9)]], _LIST] = []
     instances: int = Field(default=1, ge=1, le=MAX_WHOLE)
@@ -195,7 +207,7 @@ class SweepGrid(_Table):
 
     @pydantic.model_validator(mode="before")
     @classmethod
-    def _fill(cls, values: Any) -> Any:
+    def _fill(cls, values: object) -> object:
         """Give a grid of perceptrons their own classes and prior, unless it has others."""
         if not isinstance(values, dict):
             return values
@@ -206,7 +218,7 @@ class SweepGrid(_Table):
 
     @pydantic.field_validator("*")
     @classmethod
-    def _check_repeats(cls, value: Any) -> Any:
+    def _check_repeats(cls, value: object) -> object:
         """Raise where a list has a value twice."""
         if not isinstance(value, list):
             return value
@@ -358,7 +370,7 @@ MAX_SHOWN = 80  # characters of a wrong value, or of its place, that are quoted
 MAX_SENTENCE = 400  # characters of the sentence about one mistake
 
 
-def _describe(item: Any, text: str, name: str) -> str:
+def _describe(item: ErrorDetails, text: str, name: str) -> str:
     """Return the line for one mistake (`ErrorDetails` of pydantic) in a file of this name."""
     path = tuple(item["loc"])
     place = ""
@@ -381,7 +393,7 @@ def _field_name(path: Sequence[str | int]) -> str:
     return name.lstrip(".")
 
 
-def _what_is_wrong(item: Any) -> str:
+def _what_is_wrong(item: ErrorDetails) -> str:
     """Return the sentence about a mistake: what is allowed, and what was given."""
     if item["type"] == "extra_forbidden":
         return f"unknown field; allowed are {', '.join(_fields_beside(item['loc']))}"

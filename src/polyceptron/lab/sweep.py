@@ -260,6 +260,7 @@ def _stop_requests() -> Iterator[list[int]]:
     received: list[int] = []
 
     def note(number: int, frame: object) -> None:
+        """Take the first signal down, and let a second one end the sweep at once."""
         if received:
             raise KeyboardInterrupt
         received.append(number)

@@ -323,7 +323,7 @@ def failure(task: Task, reason: str, seconds: float = 0.0) -> list[CaseResult]:
 
 def _result(key: str, content: Content, row: Row, reason: str | None, seconds: float) -> CaseResult:
     """Return the result of one case, with what is needed to compute it again."""
-    provenance: dict[str, Any] = {"versions": environment()}
+    provenance: dict[str, object] = {"versions": environment()}
     provenance |= {name: content[name] for name in ("tolerance", "seed_path") if name in content}
     if "seed_path" in content:
         row = {**row, "seed": seed_of(content["seed_path"])}

@@ -107,6 +107,7 @@ def _register_in_browser(app: Dash) -> None:
     """Attach what runs in the browser itself."""
 
     def attach(name: str, *ends: Json) -> None:
+        """Let a function of the browser answer these inputs."""
         app.clientside_callback(ClientsideFunction("explorer", name), *ends)
 
     settings = ("settings", "data")

@@ -465,6 +465,7 @@ def _lacking(shown: str, curves: Curves, simulations: Sequence[Simulated]) -> di
     lacking: dict[str, list[str]] = {}
 
     def note(label: str, reason: str) -> None:
+        """Note once that a curve lacks what is shown, and why."""
         labels = lacking.setdefault(reason, [])
         if label not in labels:
             labels.append(label)

@@ -108,6 +108,7 @@ def _quick_first(settings: form.PageSettings) -> list[str]:
     """Return the estimators in the order in which they are computed."""
 
     def rank(name: str) -> tuple[bool, bool, bool]:
+        """Return what sorts an estimator: False comes before True."""
         spec = settings.estimator(name)
         return not spec.branches, not spec.explicit, not spec.hard_margin
 

@@ -82,6 +82,7 @@ def python_lines(
     """
 
     def ends(name: str, axis: str) -> list[float] | None:
+        """Return both ends of a figure's axis, None where no figure is shown."""
         if figures is None:
             return None
         return _axis_ends(figures[name], axis)

@@ -48,6 +48,7 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
     guard = RequestGuard(_names_of(host), key, app.callback_map)
 
     def layout() -> object:
+        """Return the page for one visitor, with a token of their own."""
         token = ""
         if has_request_context():  # Dash looks once as it starts, without a request
             token = guard.token(secrets.token_hex(16))

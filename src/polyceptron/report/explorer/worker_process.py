@@ -131,6 +131,7 @@ def answer_tasks() -> None:
     tasks: queue.Queue[Task] = queue.Queue()
 
     def listen() -> None:
+        """Take tasks from the parent, line by line, until it is gone."""
         for line in sys.stdin:
             tasks.put(json.loads(line))
         os._exit(0)  # the parent is gone, and so are we, in the middle of whatever
