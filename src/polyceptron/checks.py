@@ -11,8 +11,10 @@ from polyceptron.errors import InvalidInput
 from polyceptron.numerics import AnyArray, Array
 
 MAX_CLASSES = 1000
-MIN_ALPHA, MAX_ALPHA = 1e-12, 1e8
-MIN_RIDGE, MAX_RIDGE = 1e-100, 1e100
+MIN_ALPHA = 1e-12
+MAX_ALPHA = 1e8
+MIN_RIDGE = 1e-100
+MAX_RIDGE = 1e100
 DEFAULT_RIDGE = 0.1  # wherever a ridge is not given: theory, fits, message passing, the explorer
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -263,3 +264,11 @@ def test_merge_unites_stores_of_several_machines(tmp_path: Path) -> None:
     assert (again.added, again.already, again.differing) == (0, 10, 0)
     with pytest.raises(InvalidInput, match="the same file"):
         merge_stores(both, [both])
+
+
+def test_a_disk_that_takes_a_part_at_a_time_gets_all_of_a_new_store(tmp_path, monkeypatch):
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda handle, content: write(handle, content[:100]))
+    with Store(tmp_path / "runs.sqlite", create=True) as store:
+        assert len(store) == 0
+        store.check()
