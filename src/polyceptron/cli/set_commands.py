@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from polyceptron.cli import options
 from polyceptron.cli.inputs import build_estimators, with_shared_options
 from polyceptron.cli.options import ESTIMATOR, PROBLEM, setting
-from polyceptron.cli.output import Output, collect
+from polyceptron.cli.output import Collected, Output, collect
 from polyceptron.cli.tables import describe_teacher
 from polyceptron.errors import InvalidInput
 from polyceptron.number_lists import parse_numbers
@@ -124,14 +124,16 @@ def sets(
             )
         if dimension is None:
             raise InvalidInput("--samples needs --dimension, since α = n/d")
-        rows = _split_rows(teacher, students, samples, dimension, coverage, score)
-        output(rows, SPLIT_COLUMNS, title=f"{title}, n = {samples}, d = {dimension}")
+        splits = _split_rows(teacher, students, samples, dimension, coverage, score)
+        output(splits.rows, SPLIT_COLUMNS, title=f"{title}, n = {samples}, d = {dimension}")
+        splits.exit_if_stopped()
         return
     if alpha is None:
         raise InvalidInput("give --alpha, the samples per dimension, or --samples with --dimension")
     alphas = parse_numbers(alpha, "--alpha")
-    rows = _rows_of_sets(teacher, students, alphas, (coverage, score, tol), calibration)
-    output(rows, SET_COLUMNS, optional=OPTIONAL_SET_COLUMNS, title=title)
+    found = _rows_of_sets(teacher, students, alphas, (coverage, score, tol), calibration)
+    output(found.rows, SET_COLUMNS, optional=OPTIONAL_SET_COLUMNS, title=title)
+    found.exit_if_stopped()
 
 
 def _rows_of_sets(
@@ -140,7 +142,7 @@ def _rows_of_sets(
     alphas: list[float],
     asked: tuple[float, str, float | None],
     n_calibration: int | None,
-) -> list[Row]:
+) -> Collected:
     """Return one row for each student and α."""
     from polyceptron.questions.prediction_sets import prediction_sets
 
@@ -158,7 +160,7 @@ def _rows_of_sets(
         return row
 
     parts = ([row_of(student, alpha)] for student in students for alpha in alphas)
-    return collect(parts, len(students) * len(alphas), "computing the sets").rows
+    return collect(parts, len(students) * len(alphas), "computing the sets")
 
 
 def _split_rows(
@@ -168,7 +170,7 @@ def _split_rows(
     dimension: int,
     coverage: float,
     score: str,
-) -> list[Row]:
+) -> Collected:
     """Return the best split of the samples for each student."""
     from dataclasses import asdict
 
@@ -179,7 +181,7 @@ def _split_rows(
         return {**teacher.columns, **student.columns, "score": score, **asdict(found)}
 
     parts = ([row_of(student)] for student in students)
-    return collect(parts, len(students), "searching the best split").rows
+    return collect(parts, len(students), "searching the best split")
 
 
 COMMANDS = (sets,)

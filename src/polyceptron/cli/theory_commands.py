@@ -553,8 +553,9 @@ def plan(
         title = f"{problem}: samples needed for an error of {error:g}"
         if dimension is not None:
             title += f", d = {dimension}"
-        rows = _rows_of_needed_data(teacher, students, error, dimension)
-        output(rows, NEEDED, optional=("status",), title=title)
+        needed = _rows_of_needed_data(teacher, students, error, dimension)
+        output(needed.rows, NEEDED, optional=("status",), title=title)
+        needed.exit_if_stopped()
         return
     if samples is None:
         raise InvalidInput(
@@ -562,9 +563,10 @@ def plan(
         )
     if dimension is None:
         raise InvalidInput("--samples needs --dimension, since α = n/d")
-    rows = _rows_of_errors(teacher, students, samples, dimension)
+    reached = _rows_of_errors(teacher, students, samples, dimension)
     title = f"{problem}, n = {samples}, d = {dimension}: the error at α = {samples / dimension:g}"
-    output(rows, REACHED, optional=("clean_error",), title=title)
+    output(reached.rows, REACHED, optional=("clean_error",), title=title)
+    reached.exit_if_stopped()
 
 
 def _compared_estimators(*, fits_more: bool) -> list[str]:
@@ -583,13 +585,13 @@ def _compared_estimators(*, fits_more: bool) -> list[str]:
 
 def _rows_of_needed_data(
     teacher: AnyTeacher, students: list[Estimator], error: float, dimension: int | None
-) -> list[Row]:
+) -> Collected:
     """Return one row for each estimator, at the smallest α that reaches the error."""
     from polyceptron.questions.plan import check_target, plans
 
     check_target(error, teacher.n_classes)
     parts = (_rows_of_plan(found) for found in plans(teacher, error, students, dimension))
-    return collect(parts, len(students), "planning").rows
+    return collect(parts, len(students), "planning")
 
 
 def _rows_of_plan(found: Plan) -> list[Row]:
@@ -611,7 +613,7 @@ def _rows_of_plan(found: Plan) -> list[Row]:
 
 def _rows_of_errors(
     teacher: AnyTeacher, students: list[Estimator], samples: int, dimension: int
-) -> list[Row]:
+) -> Collected:
     """Return one row for each estimator at α = n/d; both branches of the Bayes-optimal one."""
     from polyceptron.checks import check_size
     from polyceptron.questions.curve_rows import curve_rows
@@ -633,7 +635,7 @@ def _rows_of_errors(
         return [{**row, "dimension": d, "n_samples": n} for row in rows]
 
     parts = (rows_of(student) for student in students)
-    return collect(parts, len(students), "computing the errors").rows
+    return collect(parts, len(students), "computing the errors")
 
 
 COMMANDS = (curve, transitions, separability, ridge, asymptotics, plan)

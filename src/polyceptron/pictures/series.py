@@ -6,8 +6,9 @@
               one family share a colour
     size      the dimension, where experiments have several
 
-Columns are found in the table, not listed here: every column of words that takes several values
-tells lines apart, so that what a user adds is told apart too.
+Columns are found in the table, not listed here: every column of words, and every number that places
+a problem (k, α, λ, …), tells lines apart where it takes several values. So does a column that a
+user adds.
 """
 
 from __future__ import annotations
@@ -74,9 +75,10 @@ def find_series(table: pd.DataFrame, x: str, y: str) -> list[Series]:
     for row, family, ridge in zip(rows, families, ridges, strict=True):
         series = _series_of_row(row, (*family, ridge), has_sizes)
         branch = text(row.get("branch"))
-        numbered = branch if series.role == kind_of(branch) else ""  # barriers have a number
-        at_x = points.setdefault((numbered, series), {})
-        at_x.setdefault(float(row[x]), row)  # one row for each x
+        # Two barriers, unstable-1 and unstable-2, look alike and are two lines.
+        own_branch = branch if series.role == kind_of(branch) else ""
+        at_x = points.setdefault((own_branch, series), {})
+        at_x.setdefault(float(row[x]), row)  # the first of several rows at one x
     return [
         replace(series, rows=tuple(at_x[value] for value in sorted(at_x)))
         for (_, series), at_x in points.items()
@@ -97,13 +99,13 @@ def _rows_to_draw(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 
 
 def _telling_columns(table: pd.DataFrame, x: str) -> list[str]:
-    """Return the columns in which lines differ."""
-    aside = {*NOT_OF_THE_PROBLEM, x}
+    """Return the columns in which lines differ: words, and numbers that place a problem."""
+    ignored = {*NOT_OF_THE_PROBLEM, x}
     if x not in PLACES or x == "n_samples":
-        aside.add("alpha")  # α moves along an axis of what is measured, or of n
-    aside |= set(numeric_columns(table)) - set(PLACES)
-    others = [str(name) for name in table.columns if name not in aside]
-    return [name for name in others if table[name].nunique(dropna=False) > 1]
+        ignored.add("alpha")  # α moves along an axis of what is measured, or of n
+    ignored |= set(numeric_columns(table)) - set(PLACES)
+    candidates = [str(name) for name in table.columns if name not in ignored]
+    return [name for name in candidates if table[name].nunique(dropna=False) > 1]
 
 
 def _series_of_row(row: Row, family: Family, has_sizes: bool) -> Series:
@@ -154,7 +156,8 @@ def _best_ridges(places: Mapping[float, set[float]]) -> set[float]:
     """Return the ridges that were searched for, given the x at which each ridge stands.
 
     A best ridge stands at one x alone, and several of them at different x; or it stays the same
-    over some x between which no other stands.
+    over some x between which no other stands. Fixed ridges of which each has one point, at an x of
+    its own, look like best ones.
     """
     alone = [min(at) for at in places.values() if len(at) == 1]
     if len(alone) < 2 or len(set(alone)) < len(alone):

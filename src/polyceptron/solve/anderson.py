@@ -1,4 +1,4 @@
-"""Anderson's method for a fixed point x = g(x), by steps of any maker.
+"""Anderson's method for a fixed point x = g(x) of any vector x.
 
 With the residual F(x) = g(x) − x a plain round is x ← x + F(x). The method remembers how the last
 moves ΔX changed the residual, ΔF, and takes the combination of rounds whose residual is least:
@@ -72,7 +72,8 @@ class Anderson:
         """Return whether a combination of rounds led to a residual larger by more than `ratio`."""
         if not self.changes or self.last_residual is None:
             return False
-        return bool(np.abs(residual).max() > ratio * np.abs(self.last_residual).max())
+        is_smaller = np.abs(residual).max() <= ratio * np.abs(self.last_residual).max()
+        return not is_smaller  # a residual that is not a number has failed
 
     def leave_point(self) -> None:
         """Begin elsewhere, or with another map: the next point recorded is no move."""

@@ -249,3 +249,20 @@ def test_a_stopped_curve_keeps_its_points(monkeypatch: pytest.MonkeyPatch) -> No
     assert code == 130
     assert [row["alpha"] for row in json.loads(out)] == [1.0]
     assert "1 of 3 parts" in err
+
+
+def test_a_stopped_plan_keeps_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its exit code is that of an interrupt, so that a script does not take it for whole."""
+    from polyceptron.questions import plan as module
+
+    def stopped(*given: Any, **options: Any) -> Iterator[Any]:
+        yield next(whole(*given, **options))
+        raise KeyboardInterrupt
+
+    whole = module.plans
+    monkeypatch.setattr(module, "plans", stopped)
+    estimators = ("-e", "square", "-e", "class-means")
+    code, out, err = run("plan", "-k", "2", "--error", "0.2", *estimators, "--json")
+    assert code == 130
+    assert [row["estimator"] for row in json.loads(out)] == ["square"]
+    assert "1 of 2 parts" in err

@@ -2,9 +2,10 @@
 
 Each direction (`newton_step`) is solved for to a loose tolerance; gradient and line search are in
 double precision, so that the steps act as iterative refinement and the answer has double-precision
-accuracy. What rounding does to the gradient counts against the goal (`gradient_rounding`). The
-first axis of all arrays counts the λ: they do not mix, but share every read of X, which is what the
-time goes into, and drop out as they reach their goal. A line search costs no pass over X.
+accuracy. What rounding does to the gradient counts against the goal (`rounding`). Arrays of weights
+are (L, r, d): L values of λ, r coordinates of the fields, d features. The λ do not mix, but share
+every read of X, which is what the time goes into, and drop out as they reach their goal. A line
+search costs no pass over X.
 """
 
 from __future__ import annotations

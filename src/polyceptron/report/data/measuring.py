@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.special import ndtri
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
@@ -54,6 +55,7 @@ FALSE_DISCOVERIES = 0.1  # share allowed among features that are said to matter
 SAMPLES_PER_BIN = 10  # of the reliability curve, at least
 MOST_BINS = 8
 
+Counts = NDArray[np.int64]
 Numbers = dict[str, Any]
 Tables = dict[str, list[Row]]
 
@@ -173,7 +175,7 @@ class _Measurement:
         top = eigenvalues[:MOST_EIGENVALUES]
         self.tables["eigenvalues"] = _rows(rank=np.arange(1, len(top) + 1), eigenvalue=top)
         n_values = np.array([np.unique(column).size for column in self.scaled.T])
-        kurtosis = (self.scaled**4).mean(0) - 3
+        excess_kurtosis = (self.scaled**4).mean(0) - 3
         total = float(eigenvalues.sum())
         self.numbers |= {
             "effective_dimension": total**2 / float((eigenvalues**2).sum()),
@@ -181,7 +183,7 @@ class _Measurement:
             "noise_edge": edge,
             "loud_directions": int(is_loud.sum()),
             "loud_variance": float(eigenvalues[is_loud].sum()) / total,
-            "median_excess_kurtosis": float(np.median(kurtosis)),
+            "median_excess_kurtosis": float(np.median(excess_kurtosis)),
             "few_valued_features": int((n_values <= FEW_VALUES).sum()),
         }
 
@@ -206,12 +208,13 @@ class _Measurement:
         self.tables["ridge"] = _rows(**fit.path_)
         scores = getattr(fit, "scaling_scores_", {fit.scaling_: (math.nan, 0.0)})
         other = "global" if fit.scaling_ == "standard" else "standard"
-        per_class = 2 if self.classes.size == 2 else 1
+        # In scikit-learn C = 1/(λd); its one vector w₁ − w₂ of two classes has C = 2/(λd).
+        vectors_in_one = 2 if self.classes.size == 2 else 1
         self.numbers |= {
             "ridge": fit.ridge_,
             "ridge_method": fit.method_,
             "ridges_tried": len(self.tables["ridge"]),
-            "C": per_class / (fit.ridge_ * self.encoded.shape[1]),
+            "C": vectors_in_one / (fit.ridge_ * self.encoded.shape[1]),
             "scaling": fit.scaling_,
             "scaling_score": scores[fit.scaling_][0],
             "other_score": scores.get(other, (math.nan, 0.0))[0],
@@ -261,7 +264,7 @@ class _Measurement:
         self._count_confusions(found)
         self._calibrate(found.chances, found.wrong[-1])
 
-    def _sizes(self) -> Labels:
+    def _sizes(self) -> Counts:
         """Return the training sizes, rising to all samples but one fold."""
         n = self.table.y.size
         largest = n - math.ceil(n / self._n_folds())
@@ -274,7 +277,7 @@ class _Measurement:
         return min(N_FOLDS, rarest)
 
     def _measure(
-        self, clf: Any, sizes: Labels, progress: Callable[[str], None] = lambda text: None
+        self, clf: Any, sizes: Counts, progress: Callable[[str], None] = lambda text: None
     ) -> MeasuredErrors:
         return measure_errors(
             clf,
@@ -291,10 +294,19 @@ class _Measurement:
         """Go on with the curve of a score, `scores` (s, N) of held-out samples."""
         n = self.numbers["n"]
         ahead = np.array([n, 2 * n, 10 * n])
-        law = forecast(found.sizes, scores, 0.5 / n, n, fold=found.fold, seed=self.seed)
+        half_a_mistake = 0.5 / n  # no mistake among n samples is not a rate of 0
+        law = forecast(
+            found.sizes,
+            scores,
+            least=half_a_mistake,
+            n_samples=n,
+            fold=found.fold,
+            seed=self.seed,
+        )
         low, high = law.band(ahead)
         mean = scores.mean(1)
-        standard_error = scores.std(1) / math.sqrt(n)
+        # Of the held-out samples alone: the spread of training sets is not in it.
+        standard_error = scores.std(1) / math.sqrt(scores.shape[1])
         if name == "error":
             standard_error = _binomial_error(mean, n)
         drawn = np.unique(np.geomspace(found.sizes[-1], 10 * n, 100))
@@ -392,8 +404,8 @@ class _Measurement:
                 self._score_row(name, float(found.wrong[-1].mean()), float(found.losses[-1].mean()))
             )
         self.tables["rivals"] = rows
-        others = [row for row in rows[2:] if not math.isnan(row["error"])]
-        best = min(others, key=_error_of_row, default=rows[1])
+        _, largest_class, *others = rows
+        best = min(others, key=_error_of_row, default=largest_class)
         self.numbers |= {
             "best_rival": best["classifier"],
             "best_rival_error": best["error"],

@@ -25,13 +25,17 @@ from polyceptron.rows import Row
 from polyceptron.students import student_of
 
 CURVES_4A = Curves(
-    0,
-    5.0,
-    (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0),
+    low=0,
+    high=5.0,
+    marks=(0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0),
     fits=(("cross-entropy", 0.01), ("square", 1.0), ("max-margin", None), ("square", 0.0)),
 )
 CURVES_4B = Curves(
-    1.0, 1e4, (1.0, 2.0, 4.0, 8.0, 16.0, 32.0), (("square", 1.0), ("cross-entropy", 1.0)), log=True
+    low=1.0,
+    high=1e4,
+    marks=(1.0, 2.0, 4.0, 8.0, 16.0, 32.0),
+    fits=(("square", 1.0), ("cross-entropy", 1.0)),
+    log=True,
 )
 
 
@@ -174,9 +178,9 @@ fig4d = figure(
 
 
 CURVES_DESCENT = Curves(
-    0,
-    4.0,
-    (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0),
+    low=0,
+    high=4.0,
+    marks=(0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0),
     fits=(("square", 0.0), ("square", 0.01), ("square", 1.0), ("cross-entropy", 0.01)),
     lines=(),
     instances="further_instances",

@@ -31,15 +31,15 @@ from polyceptron.theory.separability import separability
 NOISE = "softmax:3"
 NOISY = Teacher(3, noise=NOISE)
 CURVES_NOISY = Curves(
-    0,
-    12.0,
-    (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0),
+    low=0,
+    high=12.0,
+    marks=(0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0),
     noise=NOISE,
     instances="noisy_instances",
     fits=(("cross-entropy", 0.1), ("square", 1.0)),
     lines=(("bayes", None), ("cross-entropy", 0.0)),
 )
-GREY = pic.COLOURS["unstable"]
+GREY = "#7a7a7a"
 
 
 def floor_rows(noise: str) -> list[Row]:
@@ -241,7 +241,10 @@ def separable_share_rows(
 
 
 def _largest_separable(X: Array, y: Labels, n_classes: int) -> float:
-    """Return how many of the first samples can be separated: doubled, then bisected."""
+    """Return how many of the first samples can be separated: doubled, then bisected.
+
+    It is the middle of the last bracket, whose width spreads the instances.
+    """
 
     def separable(n: int) -> bool:
         return bool(is_separable(X[:n], y[:n], n_classes=n_classes).separable)

@@ -42,7 +42,7 @@ SHARE_IN_DOUBT = 0.2  # of a rise of ε: the second derivative is then known to 
 GAIN_SHARE = 0.05  # of the tolerance: a gain for which no further step is made
 # |error of d ln τ/d ln λ| over what the averages miss by their own checks: at most 42 was seen, for
 # 4 to 100 classes with 0.3 to 156 samples per dimension.
-SLOPE_ERROR_PER_DOUBT = 50.0
+SLOPE_ERROR_PER_DOUBT = 100.0
 
 
 class Valley(NamedTuple):
