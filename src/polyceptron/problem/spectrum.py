@@ -40,9 +40,10 @@ import math
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from polyceptron.checks import as_numbers
 from polyceptron.data.labels import class_labels
@@ -92,9 +93,9 @@ class Spectrum:
 
     def __init__(
         self,
-        eigenvalues: Any,
-        signal: Any = None,
-        fraction: Any = None,
+        eigenvalues: ArrayLike,
+        signal: ArrayLike | None = None,
+        fraction: ArrayLike | None = None,
         *,
         name: str | None = None,
         hidden: float = 0.0,
@@ -103,8 +104,8 @@ class Spectrum:
         s = _checked(eigenvalues, "eigenvalues")
         if s.size == 0:
             raise InvalidInput("a spectrum needs at least one eigenvalue, got none")
-        theta = np.ones_like(s) if signal is None else _checked(signal, "signal", s.size)
-        share = np.ones_like(s) if fraction is None else _checked(fraction, "fraction", s.size)
+        theta = _checked_or_equal(signal, "signal", s.size)
+        share = _checked_or_equal(fraction, "fraction", s.size)
         if not share.sum() > 0:
             raise InvalidInput("the fractions of a spectrum are all 0")
         if not 0 <= hidden < 1:
@@ -118,68 +119,69 @@ class Spectrum:
         if not 0 < self.mean_signal < math.inf:
             raise InvalidInput("the signal is 0 wherever a feature varies: there is no rule")
         theta = theta * (self.mean_eigenvalue / self.mean_signal)
-        # Levels of equal (s, θ), largest first, without those of no variance or no features.
-        keep = (s > 0) & (share > 0)
-        pairs, place = np.unique(np.stack([-s[keep], -theta[keep]]), axis=1, return_inverse=True)
-        self.eigenvalues, self.signal = -pairs
-        self.fraction = np.asarray(np.bincount(place.ravel(), weights=share[keep]), dtype=float)
-        if len(self.fraction) == 1 and abs(self.fraction[0] - 1) < 1e-12:  # to the last digit
-            self.eigenvalues, self.signal, self.fraction = np.ones((3, 1))
+        self.eigenvalues, self.signal, self.fraction = _levels_of(s, theta, share)
         self.power: Array = self.eigenvalues * self.signal
         for part in (self.eigenvalues, self.signal, self.fraction, self.power):
             part.setflags(write=False)
-        total = float(self.fraction.sum())
-        self.rank = 1.0 if abs(total - 1) < 1e-12 else total
+        self.rank = _total(self.fraction)
         self.flat = self.rank == 1 and bool((np.abs(self.power - 1) < 1e-13).all())
         self.isotropic = self.flat and bool((self.eigenvalues == 1).all())
-        self.hidden, self.remark = float(hidden), remark
-        self.name = name if name is not None else self._spelt()
+        self.hidden = float(hidden)
+        self.remark = remark
+        self.name: str = self._spelt() if name is None else name
 
     @cached_property
     def by_feature(self) -> tuple[Array, Array]:
-        """Few eigenvalues and weights for the mean over features of what is smooth in ln s."""
+        """Return a few s and weights for the mean over features of what is smooth in ln s."""
         return local_gauss(self.eigenvalues, self.fraction)
 
     @cached_property
     def by_field(self) -> tuple[Array, Array]:
-        """The same for the mean weighted by the teacher's field."""
+        """Return the same for the mean weighted by the teacher's field."""
         return local_gauss(self.eigenvalues, self.fraction * self.power)
 
     def at(self, dimension: int) -> tuple[Array, Array]:
-        """s (d,) and θ (d,) of d features, largest first: means over 1/d each of the spectrum."""
+        """Return s (d,) and θ (d,) of d features, largest first: means over 1/d of the spectrum."""
         if self.isotropic:
             return np.ones(dimension), np.ones(dimension)
-        ends = np.concatenate([[0.0], np.cumsum(self.fraction)])
-        edges = np.linspace(0.0, 1.0, dimension + 1)
-
-        def means(values: Array) -> Array:
-            below = np.concatenate([[0.0], np.cumsum(self.fraction * values)])
-            return np.maximum(np.diff(np.interp(edges, ends, below)) * dimension, 0.0)
-
-        s, power = means(self.eigenvalues), means(self.power)
+        s = self._means(self.eigenvalues, dimension)
+        power = self._means(self.power, dimension)
         with np.errstate(invalid="ignore", divide="ignore"):
             return s, np.where(s > 0, power / s, 0.0)
 
+    def _means(self, values: Array, dimension: int) -> Array:
+        """Return the means (d,) of values (l,) over d equal parts of the features."""
+        ends = np.concatenate([[0.0], np.cumsum(self.fraction)])
+        edges = np.linspace(0.0, 1.0, dimension + 1)
+        below = np.concatenate([[0.0], np.cumsum(self.fraction * values)])
+        return np.maximum(np.diff(np.interp(edges, ends, below)) * dimension, 0.0)
+
     def deviations(self, dimension: int) -> Array:
-        """√s (d, 1): what turns weights into those of features of unit variance."""
+        """Return √s (d, 1), which turns weights into those of features of unit variance."""
         return np.asarray(np.sqrt(self.at(dimension)[0])[:, None])
 
     def table(self) -> str:
-        """The levels as CSV text: eigenvalue, signal, fraction; what `as_spectrum` reads back."""
+        """Return the levels as CSV text (eigenvalue, signal, fraction) that `as_spectrum` reads."""
         rows = zip(self.eigenvalues, self.signal, self.fraction, strict=True)
         lines = [",".join(repr(float(x)) for x in row) for row in rows]
         empty = [f"0.0,0.0,{1 - self.rank!r}"] if self.rank < 1 else []
         return "\n".join(["eigenvalue,signal,fraction", *lines, *empty, ""])
 
     @classmethod
-    def from_data(cls, X: Any, y: Any = None) -> Spectrum:
-        """The spectrum of the covariance of X (n, d), and with y (n,) the signal along it."""
-        A = as_numbers(X, "X").astype(float)
-        if A.ndim != 2 or A.shape[0] < 2 or A.shape[1] < 1:
-            known = f"(samples, features) with 2 samples or more, got {A.shape}"
-            raise InvalidInput(f"X must be {known}")
-        if not np.isfinite(A).all():
-            raise InvalidInput("X must be finite")
+    def from_data(cls, X: ArrayLike, y: ArrayLike | None = None) -> Spectrum:
+        """Return the spectrum of the covariance of X (n, d), and with y (n,) the signal along it.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+        y : array_like of shape (n,), optional
+            Labels; without them the signal is equal in all directions.
+
+        Returns
+        -------
+        Spectrum
+        """
+        A = _checked_samples(X)
         n, d = A.shape
         A = A - A.mean(0)
         if d <= n:
@@ -196,22 +198,15 @@ class Spectrum:
             needed = f"needs more than {d + 1} samples, got {n}"
             raise InvalidInput(f"the signal along {d} features {needed}")
         seen = values > 0
-        U = A @ (vectors[:, seen] / np.sqrt(values[seen]))
-        target = np.eye(classes.size)[index]
-        target -= target.mean(0)
-        c, r = U.T @ target / n, U.shape[1]
-        raw = (c**2).sum(1)
-        noise = float(((target - U @ c) ** 2).sum()) / (n * (n - r - 1))
-        removed = r * noise / float(raw.sum())
-        if not removed < 1:
-            raise InvalidInput("the labels show no linear signal beyond the noise of estimation")
+        whitened = A @ (vectors[:, seen] / np.sqrt(values[seen]))
+        fit = _signal_of_labels(whitened, np.eye(classes.size)[index])
         signal = np.zeros(d)
-        signal[seen] = _pooled(raw - noise) / values[seen]
-        remark = f"{removed:.1%} of the fitted signal was noise of estimation and is removed"
-        return cls(values, signal, remark=f"{spread}; {remark}")
+        signal[seen] = fit.power / values[seen]
+        removed = f"{fit.removed:.1%} of the fitted signal was noise of estimation and is removed"
+        return cls(values, signal, remark=f"{spread}; {removed}")
 
     def _spelt(self) -> str:
-        """A name that reads back: the levels themselves, or a digest of too many of them."""
+        """Return a name that reads back: the levels themselves, or a digest of too many."""
         if self.isotropic and self.hidden == 0:
             return "isotropic"
         if len(self.eigenvalues) <= _LONGEST_NAME and self.hidden == 0 and self.rank == 1:
@@ -224,13 +219,13 @@ class Spectrum:
 
     @property
     def digest(self) -> str:
-        """Eight digits of what the numbers are, to nine figures."""
+        """Return eight hexadecimal digits that tell the numbers, to nine figures."""
         parts = (self.eigenvalues, self.signal, self.fraction, [self.hidden])
         text = " ".join(f"{x:.8e}" for part in parts for x in part)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     @property
-    def _values(self) -> tuple[Any, ...]:
+    def _values(self) -> tuple[str | float | bytes, ...]:
         arrays = (self.eigenvalues, self.signal, self.fraction)
         return (self.name, self.hidden, *(part.tobytes() for part in arrays))
 
@@ -244,8 +239,9 @@ class Spectrum:
         return f"Spectrum({self.describe()})"
 
     def describe(self) -> str:
-        """The levels and the normalisation in words."""
-        s, n = self.eigenvalues, len(self.eigenvalues)
+        """Return the levels and the normalisation in words."""
+        s = self.eigenvalues
+        n = len(s)
         parts = [self.name] if len(self.name) < 60 else []
         if n > 1:
             parts.append(f"{n} levels from {s[-1]:.3g} to {s[0]:.3g}")
@@ -258,16 +254,76 @@ class Spectrum:
             )
         if self.hidden > 0:
             parts.append(f"{self.hidden:.4g} of the teacher hidden, which acts as noise")
-        return "; ".join([*parts, *([self.remark] if self.remark else [])])
+        if self.remark:
+            parts.append(self.remark)
+        return "; ".join(parts)
 
 
 @lru_cache(maxsize=1)
 def isotropic() -> Spectrum:
-    """Independent features of unit variance."""
+    """Return the spectrum of independent features of unit variance."""
     return Spectrum(np.ones(1), name="isotropic")
 
 
-def _checked(values: Any, what: str, size: int | None = None) -> Array:
+class _FittedSignal(NamedTuple):
+    """The signal sθ (r,) along r directions, and the share of the fit that was noise."""
+
+    power: Array
+    removed: float
+
+
+def _checked_samples(X: ArrayLike) -> Array:
+    """Return X (n, d) as finite numbers, of 2 samples or more."""
+    samples = as_numbers(X, "X").astype(float)
+    if samples.ndim != 2 or samples.shape[0] < 2 or samples.shape[1] < 1:
+        known = f"(samples, features) with 2 samples or more, got {samples.shape}"
+        raise InvalidInput(f"X must be {known}")
+    if not np.isfinite(samples).all():
+        raise InvalidInput("X must be finite")
+    return samples
+
+
+def _signal_of_labels(whitened: Array, one_hot: Array) -> _FittedSignal:
+    """Return Σ_h c_h² − noise (r,) of least squares on U (n, r) and one-hot labels (n, k)."""
+    n, r = whitened.shape
+    target = one_hot - one_hot.mean(0)
+    c = whitened.T @ target / n
+    raw = (c**2).sum(1)
+    noise = float(((target - whitened @ c) ** 2).sum()) / (n * (n - r - 1))
+    removed = r * noise / float(raw.sum())
+    if not removed < 1:
+        raise InvalidInput("the labels show no linear signal beyond the noise of estimation")
+    return _FittedSignal(_pooled(raw - noise), removed)
+
+
+def _levels_of(s: Array, theta: Array, share: Array) -> tuple[Array, Array, Array]:
+    """Return s, θ and fraction (l,) of the levels of equal (s, θ), largest first.
+
+    Features without variance, and levels without features, are left out.
+    """
+    keep = (s > 0) & (share > 0)
+    pairs, place = np.unique(np.stack([-s[keep], -theta[keep]]), axis=1, return_inverse=True)
+    fraction = np.asarray(np.bincount(place.ravel(), weights=share[keep]), dtype=float)
+    if len(fraction) == 1 and _total(fraction) == 1:  # independent features, to the last digit
+        return np.ones(1), np.ones(1), np.ones(1)
+    return -pairs[0], -pairs[1], fraction
+
+
+def _total(fraction: Array) -> float:
+    """Return the sum of the fractions (l,), 1 exactly where only rounding tells it from 1."""
+    total = float(fraction.sum())
+    return 1.0 if abs(total - 1) < 1e-12 else total
+
+
+def _checked_or_equal(values: ArrayLike | None, what: str, size: int) -> Array:
+    """Return the values as an array (size,) of numbers of 0 or more; all 1 if none are given."""
+    if values is None:
+        return np.ones(size)
+    return _checked(values, what, size)
+
+
+def _checked(values: ArrayLike, what: str, size: int | None = None) -> Array:
+    """Return the values as an array (size,) of finite numbers of 0 or more."""
     array = np.atleast_1d(as_numbers(values, f"the {what} of a spectrum")).astype(float)
     if array.ndim != 1:
         raise InvalidInput(f"the {what} of a spectrum must be a list, got shape {array.shape}")
@@ -282,7 +338,10 @@ def _checked(values: Any, what: str, size: int | None = None) -> Array:
 
 
 def _pooled(values: Array) -> Array:
-    """Neighbours share their mean, from the first on, until it is positive; the last fall back."""
+    """Return values (r,) of which neighbours share their mean until it is positive.
+
+    Blocks are made from the first value on; a last one that is not positive joins its neighbour.
+    """
     blocks: list[list[float]] = [[]]
     for value in values.tolist():
         if sum(blocks[-1]) > 0:
@@ -297,7 +356,7 @@ FEATURES: Registry[Spectrum] = Registry("features", Spectrum)
 
 
 def as_spectrum(features: Any) -> Spectrum:
-    """A registered name, the path of a CSV file, a list of eigenvalues, or a `Spectrum`.
+    """Return a `Spectrum`, or the one of a registered name, a CSV file, or a list of eigenvalues.
 
     >>> as_spectrum([2.0, 1.0]).name
     'levels:1.3333333333333333x0.5@1.0,0.6666666666666666x0.5@1.0'
@@ -319,7 +378,7 @@ def as_spectrum(features: Any) -> Spectrum:
 
 
 def _read_file(text: str) -> Spectrum:
-    """From 'path.csv', or 'path.csv#digest', which must still hold the same numbers."""
+    """Return the spectrum of 'path.csv', or of 'path.csv#digest' if its numbers are the same."""
     path, _, digest = text.partition("#")
     if text in _REMEMBERED:
         return _REMEMBERED[text]
@@ -339,9 +398,11 @@ def _read_file(text: str) -> Spectrum:
 
 
 def _parse_table(text: str, path: str) -> Spectrum:
-    """Columns eigenvalue, signal and optionally fraction, in any order."""
+    """Return the spectrum of columns eigenvalue, signal and optionally fraction, in any order."""
     lines = [line for line in csv.reader(text.splitlines()) if line]
-    head = [name.strip().lower() for name in lines[0]] if lines else []
+    head: list[str] = []
+    if lines:
+        head = [name.strip().lower() for name in lines[0]]
     missing = [name for name in ("eigenvalue", "signal") if name not in head]
     if missing:
         raise InvalidInput(
@@ -349,20 +410,29 @@ def _parse_table(text: str, path: str) -> Spectrum:
             f"fraction), but has no {' and no '.join(missing)}"
         )
     names = [name for name in ("eigenvalue", "signal", "fraction") if name in head]
-    columns: list[list[float]] = [[] for _ in names]
-    for number, line in enumerate(lines[1:], 2):
-        for name, column in zip(names, columns, strict=True):
-            try:
-                column.append(float(line[head.index(name)]))
-            except (ValueError, IndexError):
-                raise InvalidInput(
-                    f"line {number} of the spectrum file {path!r} has no number for {name}"
-                ) from None
+    places: dict[str, int] = {name: head.index(name) for name in names}
+    rows = [_numbers_of_line(line, places, i, path) for i, line in enumerate(lines[1:], 2)]
+    columns = [[row[name] for row in rows] for name in names]
     return Spectrum(*columns)
 
 
+def _numbers_of_line(
+    line: list[str], places: dict[str, int], number: int, path: str
+) -> dict[str, float]:
+    """Return the numbers of one line of a table by the names of their columns."""
+    numbers = {}
+    for name, place in places.items():
+        try:
+            numbers[name] = float(line[place])
+        except (ValueError, IndexError):
+            raise InvalidInput(
+                f"line {number} of the spectrum file {path!r} has no number for {name}"
+            ) from None
+    return numbers
+
+
 def power_law(exponent: float, n_features: float, signal_exponent: float | None = None) -> Spectrum:
-    """s_i ∝ i^(−a) of d features; the teacher's field has sθ ∝ i^(−b), by default s itself."""
+    """Return s_i ∝ i^(−a) of d features, with sθ ∝ i^(−b), by default with equal θ."""
     if not (n_features == int(n_features) and 1 <= n_features <= _MOST_LEVELS):
         raise InvalidInput(
             f"a power law has from 1 to {_MOST_LEVELS} features, got {_short(n_features)}"
@@ -372,20 +442,23 @@ def power_law(exponent: float, n_features: float, signal_exponent: float | None 
             raise InvalidInput(f"the exponent of a power law is from 0 to 20, got {_short(value)}")
     i = np.arange(1.0, int(n_features) + 1)
     s = i**-exponent
-    theta = None if signal_exponent is None else i ** (exponent - signal_exponent)
-    end = "" if signal_exponent is None else f":{_short(signal_exponent)}"
-    return Spectrum(s, theta, name=f"power:{_short(exponent)}:{int(n_features)}{end}")
+    name = f"power:{_short(exponent)}:{int(n_features)}"
+    if signal_exponent is None:
+        return Spectrum(s, name=name)
+    theta = i ** (exponent - signal_exponent)
+    return Spectrum(s, theta, name=f"{name}:{_short(signal_exponent)}")
 
 
 def marchenko_pastur(ratio: float) -> Spectrum:
-    """The law of the eigenvalues of a sample covariance, features/samples = c."""
+    """Return the law of the eigenvalues of a sample covariance, features/samples = c."""
     s, fraction, rank = _mp_law(_check_ratio(ratio))
-    eigenvalues, weights = np.append(s, 0.0), np.append(fraction, 1 - rank)
+    eigenvalues = np.append(s, 0.0)
+    weights = np.append(fraction, 1 - rank)
     return Spectrum(eigenvalues, None, weights, name=f"marchenko-pastur:{_short(ratio)}")
 
 
 def _mp_law(ratio: float) -> tuple[Array, Array, float]:
-    """Nodes s = 1 + c + 2√c cos φ and their weights 2 sin²φ/(πs)·dφ, and the weight of s > 0."""
+    """Return nodes s = 1 + c + 2√c cos φ, weights 2 sin²φ/(πs)·dφ, and the weight of s > 0."""
     phi = np.arange(1, _MP_NODES + 1) * math.pi / (_MP_NODES + 1)
     s = 1 + ratio + 2 * math.sqrt(ratio) * np.cos(phi)
     weight = np.sin(phi) ** 2 / s
@@ -400,17 +473,21 @@ NONLINEARITIES: dict[str, Callable[[Array], Array]] = {
 
 
 def random_features(nonlinearity: str, ratio: float | str) -> Spectrum:
-    """Centred features σ(Fg) of Gaussian g, `ratio` for each latent input; the teacher is in g."""
+    """Return centred features σ(Fg) of Gaussian g, `ratio` of them for each latent input.
+
+    The teacher is linear in g.
+    """
     if nonlinearity not in NONLINEARITIES:
         allowed = " and ".join(NONLINEARITIES)
         raise InvalidInput(
             f"unknown nonlinearity {nonlinearity!r} of random features: allowed are {allowed}"
         )
     ratio = _check_ratio(float(ratio))
-    linear, rest = moments(NONLINEARITIES[nonlinearity])
+    linear, nonlinear = moments(NONLINEARITIES[nonlinearity])
     mu, fraction, rank = _mp_law(ratio)
-    mu, fraction = np.append(mu, 0.0), np.append(fraction, 1 - rank)
-    s = linear**2 * mu + rest
+    mu = np.append(mu, 0.0)
+    fraction = np.append(fraction, 1 - rank)
+    s = linear**2 * mu + nonlinear
     seen = linear**2 * mu / s  # of one latent direction
     hidden = max(0.0, 1 - ratio * float(fraction @ seen))
     name = f"random-features:{nonlinearity}:{_short(ratio)}"
@@ -418,28 +495,34 @@ def random_features(nonlinearity: str, ratio: float | str) -> Spectrum:
 
 
 def moments(sigma: Callable[[Array], Array]) -> tuple[float, float]:
-    """κ₁ = E zσ(z) and κ_*² = Var σ(z) − κ₁², z normal: panels with an edge at 0."""
+    """Return κ₁ = E zσ(z) and κ_*² = Var σ(z) − κ₁², z normal, on panels with an edge at 0."""
     x, w = np.polynomial.legendre.leggauss(60)
     z = np.concatenate([6 * (x - 1), 6 * (x + 1)])
     weight = np.tile(6 * w, 2) * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
     value = sigma(z)
-    mean, linear, square = (float(weight @ part) for part in (value, z * value, value**2))
+    mean = float(weight @ value)
+    linear = float(weight @ (z * value))
+    square = float(weight @ value**2)
     return linear, square - mean**2 - linear**2
 
 
 def _check_ratio(ratio: float) -> float:
+    """Return the ratio if it is in the range that the tables of eigenvalues cover."""
     if not (math.isfinite(ratio) and 1e-3 <= ratio <= 1e3):
         raise InvalidInput(f"a ratio of features is from 0.001 to 1000, got {_short(ratio)}")
     return float(ratio)
 
 
 def _short(value: float) -> str:
+    """Return a number without a trailing '.0'."""
     return repr(float(value)).removesuffix(".0")
 
 
 def _read_levels(rest: str) -> Spectrum:
-    """':10x0.2@1,1x0.8' and the like."""
-    s, fraction, theta = [], [], []
+    """Return the spectrum written like ':10x0.2@1,1x0.8'."""
+    s = []
+    fraction = []
+    theta = []
     for part in rest[1:].split(","):
         left, _, signal = part.partition("@")
         value, _, share = left.lower().partition("x")

@@ -12,9 +12,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, ndtr, softmax
 
 from polyceptron.errors import InvalidInput
@@ -27,6 +28,27 @@ _RATIO = 1.06  # between neighbouring s, where every sample has a variance of it
 _SMALLEST_S = 1e-3
 _WIDE = 3.3  # s from which the logistic part is the narrower one
 _LOGISTIC_STEP = 0.55  # poles at ±iπ leave e^{−2π²/step}, 3e-16, of the rule over it
+
+
+T = TypeVar("T", np.float64, np.int64)
+
+
+class _SharedTables(NamedTuple):
+    """Samples that share tables.
+
+    Attributes
+    ----------
+    rows : array of int, shape (m,)
+        Which samples they are.
+    s : list of float
+        The s of each table.
+    shares : list of arrays, each of shape (m,)
+        The weight of each table in each sample.
+    """
+
+    rows: NDArray[np.int64]
+    s: list[float]
+    shares: list[Array]
 
 
 @dataclass(frozen=True)
@@ -47,49 +69,59 @@ class SoftmaxNoise(Channel):
         object.__setattr__(self, "name", f"softmax:{self.slope!r}")
 
     def behind(self, hidden: float) -> Channel:
+        """Return the channel of slope β√(1 − δ) and variance (Δ + δ)/(1 − δ), δ = `hidden`."""
         shown = 1 - hidden
         return SoftmaxNoise(self.slope * math.sqrt(shown), (self.variance + hidden) / shown)
 
     def width(self, variance: float) -> float:
+        """Return √(v + Δ + 1/β²)."""
         return math.sqrt(variance + self.variance + self.slope**-2)
 
     def sample_utility(self, fields: Array, rng: np.random.Generator) -> Array:
+        """Return fields (n, k) with Gumbel noise, and Gaussian noise where they are blurred."""
         noise = rng.gumbel(size=fields.shape) / self.slope
         if self.variance > 0:
             noise += math.sqrt(self.variance) * rng.standard_normal(fields.shape)
         return np.asarray(fields + noise)
 
     def utility_chances(self, fields: Array, variance: float) -> Array:
+        """Return P(utility l is the largest) (n, k); of three classes, the last has the rest."""
         s = self.slope * math.sqrt(variance + self.variance)
         if s == 0:
             return np.asarray(softmax(self.slope * fields, axis=-1))
-        if fields.shape[-1] == 3:  # the last has what the others leave
+        if fields.shape[-1] == 3:
             a, b, c = self.slope * fields.T
-            gaps = np.stack([a - b, a - c]), np.stack([b - a, b - c])
-            Z = [gumbel.three_softmax(each, s, slopes=False)[0] for each in gaps]
-            return np.stack([*Z, np.maximum(1 - Z[0] - Z[1], 0.0)], -1)
-        table, parts = gumbel.utility_table(s), _chunks(self.slope * fields, fields.shape[-1])
+            first, _ = gumbel.three_softmax(np.stack([a - b, a - c]), s, slopes=False)
+            second, _ = gumbel.three_softmax(np.stack([b - a, b - c]), s, slopes=False)
+            return np.stack([first, second, np.maximum(1 - first - second, 0.0)], -1)
+        table = gumbel.utility_table(s)
+        parts = _chunks(self.slope * fields, fields.shape[-1])
         return np.concatenate([gumbel.winning_utilities(part, table) for part in parts])
 
-    def utility(self, omega: Array, label: Any, variance: Any, order: int) -> Orthant:
-        shape, k = omega.shape[:-1], omega.shape[-1]
+    def utility(self, omega: Array, label: ArrayLike, variance: ArrayLike, order: int) -> Orthant:
+        """Return ln P (n,), score and curvature (n, k) from the tables at each sample's s."""
+        shape = omega.shape[:-1]
+        k = omega.shape[-1]
         flat = self.slope * omega.reshape(-1, k)
         y = np.broadcast_to(np.asarray(label, dtype=np.int64), shape).ravel()
-        log_z, score, diagonal = np.zeros(len(flat)), np.zeros(flat.shape), np.zeros(flat.shape)
-        for rows, weights in self._variances(variance, omega.shape):
-            for s, share in weights:
-                for part in _chunks(rows, k):
-                    found = gumbel.integrate_utilities(flat[part], y[part], gumbel.utility_table(s))
-                    at = found.orthant(y[part])
-                    own = share if np.ndim(share) == 0 else share[np.searchsorted(rows, part)]
-                    log_z[part] += own * at.log_z
-                    score[part] += np.reshape(own, (-1, 1)) * at.score
-                    diagonal[part] += np.reshape(own, (-1, 1)) * at.diagonal
-        score, diagonal = self.slope * score, self.slope**2 * diagonal
+        log_z = np.zeros(len(flat))
+        score = np.zeros(flat.shape)
+        diagonal = np.zeros(flat.shape)
+        for group in self._groups(variance, omega.shape):
+            for s, shares in zip(group.s, group.shares, strict=True):
+                table = gumbel.utility_table(s)
+                chunks = zip(_chunks(group.rows, k), _chunks(shares, k), strict=True)
+                for rows, share in chunks:
+                    inner = gumbel.integrate_utilities(flat[rows], y[rows], table).orthant(y[rows])
+                    log_z[rows] += share * inner.log_z
+                    score[rows] += share[:, None] * inner.score
+                    diagonal[rows] += share[:, None] * inner.diagonal
+        score *= self.slope
+        diagonal *= self.slope**2
         return Orthant(log_z.reshape(shape), score.reshape(*shape, k), diagonal.reshape(*shape, k))
 
-    def _variances(self, variance: Any, shape: tuple[int, ...]) -> list[tuple[Any, list[Any]]]:
-        """Rows that share tables, each with the s of its tables and their shares.
+    def _groups(self, variance: ArrayLike, shape: tuple[int, ...]) -> list[_SharedTables]:
+        """Return the samples in groups that share tables, for fields of a shape (..., k).
 
         One variance for each sample: the cubic through four tables, good to 1e-6; for each class as
         well: their mean over the classes.
@@ -97,64 +129,77 @@ class SoftmaxNoise(Channel):
         v = np.asarray(variance, dtype=float) + self.variance
         n = math.prod(shape[:-1])
         if v.ndim == 0:
-            return [(np.arange(n), [(self.slope * math.sqrt(float(v)), 1.0)])]
-        v = v.mean(-1) if v.ndim == len(shape) else v
-        s = np.maximum(self.slope * np.sqrt(np.broadcast_to(v, shape[:-1]).ravel()), _SMALLEST_S)
-        place = np.log(s) / math.log(_RATIO)
+            s = self.slope * math.sqrt(float(v))
+            return [_SharedTables(np.arange(n), [s], [np.ones(n)])]
+        if v.ndim == len(shape):
+            v = v.mean(-1)
+        of_samples = np.broadcast_to(v, shape[:-1]).ravel()
+        place = np.log(np.maximum(self.slope * np.sqrt(of_samples), _SMALLEST_S)) / math.log(_RATIO)
         cell = np.floor(place).astype(int)
         groups = []
         for j in np.unique(cell):
             rows = np.flatnonzero(cell == j)
             t = place[rows] - j
-            a, b = t * (t - 1) / 6, (t + 1) * (t - 2) / 2
-            shares = (-a * (t - 2), b * (t - 1), -b * t, a * (t + 1))
-            groups.append((rows, [(_RATIO ** (j + i), w) for i, w in enumerate(shares, -1)]))
+            # Lagrange's cubic through the nodes −1, 0, 1 and 2.
+            a = t * (t - 1) / 6
+            b = (t + 1) * (t - 2) / 2
+            shares = [-a * (t - 2), b * (t - 1), -b * t, a * (t + 1)]
+            groups.append(_SharedTables(rows, [_RATIO ** (j + i) for i in range(-1, 3)], shares))
         return groups
 
     def utility_gaps(self, gaps: Array, variance: float) -> Winning:
+        """Return the chance (n,) and its slopes (k−1, n) from gaps (k−1, n), smallest first."""
         s = self.slope * math.sqrt(variance + self.variance)
         if len(gaps) == 1:
             return _two_classes(self.slope * gaps[0], math.sqrt(2) * s, self.slope)
         if len(gaps) == 2:
             z, slopes = gumbel.three_softmax(self.slope * gaps, s)
             return Winning(z, self.slope * slopes)
-        fields, table = np.zeros((gaps.shape[1], len(gaps) + 1)), gumbel.utility_table(s)
+        table = gumbel.utility_table(s)
+        fields = np.zeros((gaps.shape[1], len(gaps) + 1))
         np.multiply(gaps.T, -self.slope, out=fields[:, 1:])
         parts = [gumbel.winning_label(part, table) for part in _chunks(fields, fields.shape[1])]
-        z, slopes = (np.concatenate(of) for of in zip(*parts, strict=True))
+        z = np.concatenate([part[0] for part in parts])
+        slopes = np.concatenate([part[1] for part in parts])
         return Winning(z, self.slope * slopes.T)
 
     def utility_law(self, variance: float) -> UtilityLaw:
+        """Return the law of a Gumbel plus a normal variable, in units of the fields."""
         b = self.slope
         table = gumbel.utility_table(b * math.sqrt(variance + self.variance))
 
         def values(y: Array) -> tuple[Array, Array]:
+            """Return ln F(βy) and its slope, both of the shape of y."""
             log_cdf, hazard = table.first(b * y, 2)
             return log_cdf, b * hazard
 
         return UtilityLaw(table.y[0] / b, table.y[-1] / b, values)
 
     def utility_signal(self, n_classes: int) -> float:
+        """Return c from k ∫ F^{k−2} F′² dC at the variance of the blurred fields."""
         spread = math.sqrt(1 + self.variance)
         return _signal(self.slope * spread, n_classes) / spread
 
     def utility_error(self, tau: Array, n_classes: int, clean: Callable[[Array], Array]) -> Array:
+        """Return P(largest utility is not the student's class) at τ."""
         return gumbel.softmax_error(*self._blurred(tau), n_classes)
 
     def utility_lead(self, tau: float, n_classes: int, margin: float) -> float:
+        """Return P(the class of largest utility leads by > margin·√q at the student) at τ."""
         slope, seen = self._blurred(np.asarray(tau))
         return 1 - gumbel.disagreement(slope, n_classes, math.atan2(1.0, float(seen)), margin)
 
     def _blurred(self, tau: Array) -> tuple[float, Array]:
-        """β and τ for blurred fields in units of their own spread √(1 + Δ)."""
+        """Return β and τ for blurred fields in units of their own spread √(1 + Δ)."""
         seen = tau / np.sqrt(1 + self.variance * (1 + tau**2))
         return self.slope * math.sqrt(1 + self.variance), np.asarray(seen)
 
 
 def _two_classes(x: Array, s: float, slope: float) -> Winning:
-    """E σ(x + sξ) and its slope by the trapezoidal rule over ξ, or where s is large over L.
+    """Return E σ(x + sξ) (n,) and its slope (1, n) by the trapezoidal rule over ξ.
 
-    Two Gumbel variables differ by a logistic one, L: E σ(x + sξ) = E_L Φ((x + L)/s).
+    Where s is large the rule is over L instead: two Gumbel variables differ by a logistic one, L,
+    and E σ(x + sξ) = E_L Φ((x + L)/s).
     """
     if s > _WIDE:
         L = np.arange(-60, 61) * _LOGISTIC_STEP
@@ -173,14 +218,15 @@ def _two_classes(x: Array, s: float, slope: float) -> Winning:
     return Winning(p @ weight, (slope * ((p * (1 - p)) @ weight))[None])
 
 
-def _chunks(rows: Any, k: int) -> list[Any]:
+def _chunks(rows: NDArray[T], k: int) -> list[NDArray[T]]:
+    """Return consecutive parts of rows (n, ...) whose tables of levels fit in memory."""
     size = max(1, _CHUNK // (60 * k))
     return [rows[i : i + size] for i in range(0, len(rows), size)]
 
 
 @lru_cache(maxsize=256)
 def _signal(slope: float, k: int) -> float:
-    """k ∫ F^{k−2} F′² dC at v = 1."""
+    """Return k ∫ F^{k−2} F′² dC at v = 1."""
     y = gumbel.utility_grid(slope, 0.25)  # F is analytic: the trapezoidal rule needs no more
     F = gumbel.utility_values(y, slope)
     density = np.exp(k * F.log_cdf) * F.hazard**2

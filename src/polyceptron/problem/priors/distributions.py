@@ -8,15 +8,22 @@ with x = ±b − κ and a = x/√Λ,
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import expit, xlogy
 
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import mills_ratio, mills_slope, normalised
 from polyceptron.problem.priors.prior import GaussianRow, PointRow, Prior, Tilted, WeightsRow
+
+
+def _as_fields(b: ArrayLike, precision: ArrayLike) -> tuple[Array, Array]:
+    """Return b and Λ as arrays of numbers of one shape."""
+    both = np.broadcast_arrays(np.asarray(b, float), np.asarray(precision, float))
+    return both[0], both[1]
 
 
 @dataclass(frozen=True)
@@ -28,15 +35,17 @@ class GaussianPrior(Prior):
     extent: float = 7.2
 
     def sample(self, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        """Return independent standard normal weights of the given shape."""
         return rng.standard_normal(size)
 
-    def tilted(self, b: Any, precision: Any) -> Tilted:
-        """ln g = b²/2(1 + Λ) − ln(1 + Λ)/2."""
-        b, precision = np.broadcast_arrays(np.asarray(b, float), np.asarray(precision, float))
+    def tilted(self, b: ArrayLike, precision: ArrayLike) -> Tilted:
+        """Return ln g = b²/2(1 + Λ) − ln(1 + Λ)/2, and the mean and variance at (b, Λ)."""
+        b, precision = _as_fields(b, precision)
         variance = 1 / (1 + precision)
         return Tilted(0.5 * b**2 * variance - 0.5 * np.log1p(precision), b * variance, variance)
 
     def row(self, n_classes: int) -> WeightsRow:
+        """Return the law of a row of k weights, whose posterior is in closed form."""
         return GaussianRow(self, n_classes)
 
 
@@ -57,12 +66,14 @@ class SparseGaussianPrior(Prior):
         object.__setattr__(self, "extent", 7.2 / math.sqrt(self.density))
 
     def sample(self, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        """Return independent weights, most of which may be 0, of the given shape."""
         weights = rng.standard_normal(size) / math.sqrt(self.density)
         return np.where(rng.random(size) < self.density, weights, 0.0)
 
-    def tilted(self, b: Any, precision: Any) -> Tilted:
-        """The slab's posterior N(μ, σ²), taken with probability π, else 0."""
-        b, precision = np.asarray(b, float), np.asarray(precision, float)
+    def tilted(self, b: ArrayLike, precision: ArrayLike) -> Tilted:
+        """Return the moments of w ~ N(μ, σ²) with probability π, else 0, and ln g."""
+        b = np.asarray(b, float)
+        precision = np.asarray(precision, float)
         wide = 1 / self.density
         sigma2 = wide / (1 + precision * wide)
         mu = b * sigma2
@@ -88,12 +99,15 @@ class LaplacePrior(Prior):
     extent: float = 20.0
 
     def sample(self, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        """Return independent Laplace weights of the given shape."""
         return rng.laplace(scale=1 / _RATE, size=size)
 
-    def tilted(self, b: Any, precision: Any) -> Tilted:
-        b, precision = np.broadcast_arrays(np.asarray(b, float), np.asarray(precision, float))
+    def tilted(self, b: ArrayLike, precision: ArrayLike) -> Tilted:
+        """Return the moments from the two half-lines w > 0 and w < 0, and ln g."""
+        b, precision = _as_fields(b, precision)
         root = np.sqrt(np.maximum(precision, _LEAST))
-        up, down = _half(b - _RATE, root), _half(-b - _RATE, root)
+        up = _half(b - _RATE, root)
+        down = _half(-b - _RATE, root)
         log_g = math.log(_RATE / 2) + np.logaddexp(up.log_g, down.log_g)
         p = expit(up.log_g - down.log_g)
         mean = p * up.mean - (1 - p) * down.mean
@@ -102,24 +116,34 @@ class LaplacePrior(Prior):
 
 
 def _half(x: Array, root: Array) -> Tilted:
-    """ln ∫_0^∞ exp(xw − Λw²/2) dw, and mean and variance of w there; root = √Λ."""
+    """Return ln ∫_0^∞ exp(xw − Λw²/2) dw, and mean and variance of w there; root = √Λ."""
     a = x / root
     r = mills_ratio(a)
     slope = mills_slope(a, r)  # r(a + r)
     far = a < _FAR
     y = 1 / np.where(far, a, _FAR) ** 2
     # Far to the left the half is exponential: both forms below would cancel there.
-    rest = np.where(far, y * (1 - 6 * y), 1 - slope)
+    unit_variance = np.where(far, y * (1 - 6 * y), 1 - slope)  # of w √Λ
     log_g = -np.log(np.maximum(r, 1e-30))  # r = φ/Φ; where it is smaller Φ = 1
     log_g = np.where(a > 10, 0.5 * a**2 + 0.5 * math.log(2 * math.pi), log_g)
     right = a > 0  # there r underflows, here a + r cancels
     mean = np.where(right, a + r, slope / np.where(right, 1.0, r))
-    return Tilted(log_g - np.log(root), mean / root, rest / root**2)
+    return Tilted(log_g - np.log(root), mean / root, unit_variance / root**2)
 
 
-_S, _WEIGHTS = np.polynomial.legendre.leggauss(64)
-_S, _WEIGHTS = 0.5 * (_S + 1), 15 * ((1 - _S**2) / 4) ** 2 * _WEIGHTS
-_NODES = _S**3 * (10 - 15 * _S + 6 * _S**2)  # flat at both ends, where a density may have a power
+def _unit_rule() -> tuple[Array, Array]:
+    """Return nodes and weights (64,) of an integral over [0, 1] by w = s³(10 − 15s + 6s²).
+
+    The map is flat at both ends, where a density may have a power.
+    """
+    x, weights = np.polynomial.legendre.leggauss(64)
+    s = 0.5 * (x + 1)
+    nodes = s**3 * (10 - 15 * s + 6 * s**2)
+    slopes = 15 * ((1 - x**2) / 4) ** 2  # half of dw/ds = 30 s²(1 − s)²
+    return nodes, slopes * weights
+
+
+_NODES, _WEIGHTS = _unit_rule()
 _DROP = 80.0  # twice the fall of the exponent at the ends of the window
 _SHARP = 30.0  # Λ at which the data alone tell where the weight is
 _NEAR = 1e-3  # of the moments by the rule, to those of the distribution
@@ -147,31 +171,23 @@ class ScipyPrior(Prior):
                 "a prior of scipy is a frozen continuous distribution, such as "
                 f"scipy.stats.uniform(), got {distribution!r}"
             )
-        law, given = distribution.dist, (distribution.args, distribution.kwds)
-        shapes, _, _ = law._parse_args(*given[0], **given[1])
-        frozen = self.distribution = law(*shapes)  # place and scale are ours
-        self.name = f"scipy[{':'.join([law.name, *(repr(float(x)) for x in shapes)])}]"
-        self.mean, self.deviation = float(frozen.mean()), float(frozen.std())
+        law = distribution.dist
+        shapes, _, _ = law._parse_args(*distribution.args, **distribution.kwds)
+        self.distribution = law(*shapes)  # the prior sets the location and the scale
+        words = [law.name, *(repr(float(x)) for x in shapes)]
+        self.name = f"scipy[{':'.join(words)}]"
+        self.mean = float(self.distribution.mean())
+        self.deviation = float(self.distribution.std())
         if not (math.isfinite(self.mean) and 0 < self.deviation < math.inf):
             raise InvalidInput(f"the prior {self.name} has no finite mean and variance")
-        ends = (frozen.ppf(1e-16), frozen.isf(1e-16), frozen.median())
-        low, high, middle = ((float(x) - self.mean) / self.deviation for x in ends)
-        self.ends, self.extent = (low, high), max(-low, high)
-        grid = np.sort(np.append(np.linspace(low, high, 4001), middle))
-        at = int(np.argmax(self._log_density(grid)))
-        near = (grid[max(at - 1, 0)], grid[min(at + 1, len(grid) - 1)])
-        from scipy.optimize import minimize_scalar  # loads slowly, and is rarely needed
-
-        peak = minimize_scalar(
-            lambda w: -float(self._log_density(w)), bounds=near, options={"xatol": 1e-13}
-        )
-        higher = self._log_density(peak.x) > self._log_density(grid[at])
-        self.top = float(peak.x if higher else grid[at])
-        self.tails = [math.isinf(end) for end in frozen.support()]
-        edges = [float(end) for end in frozen.support() if math.isfinite(end)]
-        self.origin = (edges[0] - self.mean) / self.deviation if edges else self.top
-        found = self.tilted(np.zeros(1), np.zeros(1))
-        self.accuracy = float(np.abs([*found[:2], found.variance - 1]).max())
+        low = self._standardised(self.distribution.ppf(1e-16))
+        high = self._standardised(self.distribution.isf(1e-16))
+        self.ends = (low, high)
+        self.extent = max(-low, high)
+        self.top = self._highest_point()
+        self.tails = [math.isinf(end) for end in self.distribution.support()]
+        self.origin = self._first_edge()
+        self.accuracy = self._moment_error()
         if not self.accuracy < _NEAR:
             raise InvalidInput(
                 f"the density of {self.name} is too rough to be integrated (a strong pole, a heavy "
@@ -187,28 +203,67 @@ class ScipyPrior(Prior):
     def __repr__(self) -> str:
         return f"ScipyPrior({self.name!r})"
 
-    def _log_density(self, w: Any) -> Array:
-        at = self.mean + self.deviation * w
-        return np.asarray(self.distribution.logpdf(at) + math.log(self.deviation))
+    def _standardised(self, value: float) -> float:
+        """Return a value of scipy's variable as one of w, of mean 0 and variance 1."""
+        return (float(value) - self.mean) / self.deviation
+
+    def _highest_point(self) -> float:
+        """Return where the density of w is largest: on a grid, then refined."""
+        from scipy.optimize import minimize_scalar  # loads slowly, and is rarely needed
+
+        middle = self._standardised(self.distribution.median())
+        grid = np.sort(np.append(np.linspace(*self.ends, 4001), middle))
+        i = int(np.argmax(self._log_density(grid)))
+        neighbours = (grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)])
+        peak = minimize_scalar(
+            lambda w: -float(self._log_density(w)), bounds=neighbours, options={"xatol": 1e-13}
+        )
+        if self._log_density(peak.x) > self._log_density(grid[i]):
+            return float(peak.x)
+        return float(grid[i])
+
+    def _first_edge(self) -> float:
+        """Return the lowest finite end of the support, or where the density is largest."""
+        for end in self.distribution.support():
+            if math.isfinite(end):
+                return self._standardised(end)
+        return self.top
+
+    def _moment_error(self) -> float:
+        """Return what the nodes miss of the moments of p: ∫ p = 1, mean 0 and variance 1."""
+        prior = self.tilted(np.zeros(1), np.zeros(1))
+        errors = [prior.log_g, prior.mean, prior.variance - 1]
+        return float(np.abs(errors).max())
+
+    def _log_density(self, w: ArrayLike) -> Array:
+        """Return ln p(w), elementwise."""
+        value = self.mean + self.deviation * np.asarray(w)
+        return np.asarray(self.distribution.logpdf(value) + math.log(self.deviation))
 
     def sample(self, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        """Return independent weights of the given shape."""
         drawn = self.distribution.rvs(size=size, random_state=rng)
         return np.asarray((drawn - self.mean) / self.deviation)
 
-    def tilted(self, b: Any, precision: Any) -> Tilted:
-        b, precision = np.broadcast_arrays(np.asarray(b, float), np.asarray(precision, float))
+    def tilted(self, b: ArrayLike, precision: ArrayLike) -> Tilted:
+        """Return ln g and the moments from nodes on both sides of the highest point of p."""
+        b, precision = _as_fields(b, precision)
         place = b / np.maximum(precision, _LEAST)
         # Beyond all weights that are seen a tail goes on: its end would be an edge.
         further = 9 / np.sqrt(np.maximum(precision, _SHARP))
-        on = [tail & (precision > _SHARP) for tail in self.tails]
-        low = np.where(on[0] & (place < self.ends[0]), place - further, self.ends[0])
-        high = np.where(on[1] & (place > self.ends[1]), place + further, self.ends[1])
+        sharp = precision > _SHARP
+        beyond_low = self.tails[0] & sharp & (place < self.ends[0])
+        beyond_high = self.tails[1] & sharp & (place > self.ends[1])
+        low = np.where(beyond_low, place - further, self.ends[0])
+        high = np.where(beyond_high, place + further, self.ends[1])
         centre = np.clip(place, low, high)
         slope = np.abs(b - precision * centre)
         reach = _DROP / np.maximum(slope + np.sqrt(slope**2 + _DROP * precision), _LEAST)
-        left, right = np.maximum(centre - reach, low), np.minimum(centre + reach, high)
+        left = np.maximum(centre - reach, low)
+        right = np.minimum(centre + reach, high)
         top = np.clip(self.top, left, right)
-        start, width = np.stack([left, top], -1), np.stack([top - left, right - top], -1)
+        start = np.stack([left, top], -1)
+        width = np.stack([top - left, right - top], -1)
         shape = (*b.shape, 2 * len(_NODES))
         w = (start[..., None] + width[..., None] * _NODES).reshape(shape)
         weight = (width[..., None] * _WEIGHTS).reshape(shape)
@@ -220,16 +275,16 @@ class ScipyPrior(Prior):
 
 
 def parse_scipy(text: str) -> ScipyPrior:
-    """The prior written [name:shape:…], as scipy[beta:2:2]."""
+    """Return the prior written [name:shape:…], as scipy[beta:2:2]."""
     import scipy.stats
 
     name, *shapes = text.strip("[]").split(":")
-    known = getattr(scipy.stats, name, None) if name.isidentifier() else None
     try:
-        return ScipyPrior(known(*map(float, shapes)))  # type: ignore[misc]
+        distribution = vars(scipy.stats)[name]
+        return ScipyPrior(distribution(*map(float, shapes)))
     except InvalidInput:
         raise
-    except (TypeError, ValueError):
+    except (KeyError, TypeError, ValueError):
         raise InvalidInput(
             f"the prior 'scipy{text}' must be written scipy[name:shape:...] with a continuous "
             "distribution of scipy.stats and its shapes"
@@ -251,35 +306,51 @@ class FinitePrior(Prior):
 
     @property
     def extent(self) -> float:  # type: ignore[override]
-        """The largest value."""
+        """Return the largest magnitude of a value."""
         return max(abs(value) for value in self.values)
 
     def sample(self, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        """Return independent weights of the given shape."""
         return rng.choice(np.array(self.values), size=size, p=np.array(self.probabilities))
 
-    def tilted(self, b: Any, precision: Any) -> Tilted:
-        """A sum over the values."""
-        b, precision = np.broadcast_arrays(np.asarray(b, float), np.asarray(precision, float))
+    def tilted(self, b: ArrayLike, precision: ArrayLike) -> Tilted:
+        """Return ln g and the moments, from a sum over the values."""
+        b, precision = _as_fields(b, precision)
         first = (-1, *[1] * b.ndim)  # numpy is slow at sums over a short last axis
-        v, log_p = (np.reshape(x, first) for x in (self.values, np.log(self.probabilities)))
+        v = np.reshape(self.values, first)
+        log_p = np.reshape(np.log(self.probabilities), first)
         p, log_g = normalised(b * v - 0.5 * precision * v**2 + log_p, axis=0)
-        return Tilted(log_g, (m := (p * v).sum(0)), (p * (v - m) ** 2).sum(0))
+        mean = (p * v).sum(0)
+        return Tilted(log_g, mean, (p * (v - mean) ** 2).sum(0))
 
     @property
-    def entropy(self) -> float:  # type: ignore[override]
+    def entropy(self) -> float:
+        """Return −Σ p ln p of one weight."""
         p = np.array(self.probabilities)
         return float(-xlogy(p, p).sum())
 
     @property
-    def support(self) -> tuple[Array, Array]:  # type: ignore[override]
+    def support(self) -> tuple[Array, Array]:
+        """Return the values (c,) and their probabilities (c,)."""
         return np.array(self.values), np.array(self.probabilities)
 
     def row(self, n_classes: int) -> WeightsRow:
-        few = len(self.values) ** n_classes <= _MOST_CONFIGURATIONS
-        return PointRow(self, n_classes) if few else WeightsRow(self, n_classes)
+        """Return the law of a row of k weights: a sum over its points where these are few."""
+        if len(self.values) ** n_classes <= _MOST_CONFIGURATIONS:
+            return PointRow(self, n_classes)
+        return WeightsRow(self, n_classes)
 
 
-def finite_prior(values: Any, probabilities: Any, name: str | None = None) -> FinitePrior:
+class _Atoms(NamedTuple):
+    """Values (m,) of a weight and their probabilities (m,)."""
+
+    values: Array
+    probabilities: Array
+
+
+def finite_prior(
+    values: ArrayLike, probabilities: ArrayLike, name: str | None = None
+) -> FinitePrior:
     """A finite prior from raw values and probabilities, rescaled to unit variance.
 
     Parameters
@@ -297,6 +368,17 @@ def finite_prior(values: Any, probabilities: Any, name: str | None = None) -> Fi
     >>> round(finite_prior([-2, 0, 2], [0.25, 0.5, 0.25]).values[2], 6)
     1.414214
     """
+    atoms = _scaled(_possible(_read_atoms(values, probabilities)))
+    order = np.argsort(atoms.values)
+    v = atoms.values[order].tolist()
+    p = atoms.probabilities[order].tolist()
+    # The name can be read back (`as_prior`): the digits are those of the numbers, not rounded.
+    pairs = ";".join(f"{value!r}:{probability!r}" for value, probability in zip(v, p, strict=True))
+    return FinitePrior(tuple(v), tuple(p), name or f"finite[{pairs}]")
+
+
+def _read_atoms(values: ArrayLike, probabilities: ArrayLike) -> _Atoms:
+    """Return what was given as numbers, as many probabilities as values, two or more."""
     try:
         v = np.array(values, dtype=float).ravel()
         p = np.array(probabilities, dtype=float).ravel()
@@ -309,7 +391,14 @@ def finite_prior(values: Any, probabilities: Any, name: str | None = None) -> Fi
             f"a finite prior needs as many probabilities as values, two or more; "
             f"got {v.size} values and {p.size} probabilities"
         )
-    if not (np.isfinite(v).all() and np.isfinite(p).all()) or (p < 0).any():
+    return _Atoms(v, p)
+
+
+def _possible(atoms: _Atoms) -> _Atoms:
+    """Return the values of positive probability; the probabilities must make a distribution."""
+    v, p = atoms
+    finite = np.isfinite(v).all() and np.isfinite(p).all()
+    if not finite or (p < 0).any():
         raise InvalidInput("a finite prior needs finite values and probabilities of 0 or more")
     if abs(p.sum() - 1) > 1e-9:
         raise InvalidInput(
@@ -318,33 +407,36 @@ def finite_prior(values: Any, probabilities: Any, name: str | None = None) -> Fi
     if np.unique(v).size != v.size:
         raise InvalidInput("the values of a finite prior must be distinct")
     p = p / p.sum()
-    v, p = v[p > 0], p[p > 0]
-    mean, variance = float(p @ v), float(p @ v**2 - (p @ v) ** 2)
-    scale = math.sqrt(variance) if variance > 0 else 0.0
-    if scale == 0 or not math.isfinite(scale):
+    return _Atoms(v[p > 0], p[p > 0])
+
+
+def _scaled(atoms: _Atoms) -> _Atoms:
+    """Return values of unit variance; their mean must be 0, and none too rare or too close."""
+    v, p = atoms
+    mean = float(p @ v)
+    variance = float(p @ v**2 - (p @ v) ** 2)
+    if not 0 < variance < math.inf:
         raise InvalidInput("a finite prior needs at least two values of positive probability")
+    scale = math.sqrt(variance)
     if abs(mean) > 1e-9 * scale:
         raise InvalidInput(f"a finite prior must have mean 0, this one has mean {mean:.12g}")
-    if p.min() < _RAREST or float(np.diff(np.sort(v)).min()) < _CLOSEST * float(np.abs(v).max()):
+    least_distance = float(np.diff(np.sort(v)).min())
+    if p.min() < _RAREST or least_distance < _CLOSEST * float(np.abs(v).max()):
         raise InvalidInput(
             f"a finite prior needs probabilities of {_RAREST:g} or more and values apart by "
             f"{_CLOSEST:g} of the largest or more, got probabilities down to {p.min():.3g}"
         )
-    v = v / scale
-    order = np.argsort(v)
-    v, p = v[order], p[order]
-    # The name can be read back (`as_prior`): the digits are those of the numbers, not rounded.
-    pairs = ";".join(f"{a!r}:{b!r}" for a, b in zip(v.tolist(), p.tolist(), strict=True))
-    return FinitePrior(tuple(v.tolist()), tuple(p.tolist()), name or f"finite[{pairs}]")
+    return _Atoms(v / scale, p)
 
 
 def parse_finite(text: str) -> FinitePrior:
-    """Read back what `finite_prior` names: [value:probability;...]."""
+    """Return the prior that `finite_prior` names [value:probability;...]."""
     try:
         if not (text.startswith("[") and text.endswith("]")):
             raise ValueError
         pairs = [item.split(":") for item in text[1:-1].split(";")]
-        values, probabilities = [float(a) for a, _ in pairs], [float(b) for _, b in pairs]
+        values = [float(value) for value, _ in pairs]
+        probabilities = [float(probability) for _, probability in pairs]
     except ValueError:
         raise InvalidInput(
             f"cannot read the prior finite{text[:200]}: write "

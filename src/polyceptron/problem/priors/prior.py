@@ -24,9 +24,10 @@ import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from polyceptron.checks import project
@@ -64,16 +65,24 @@ class Prior(ABC):
     extent: float
     origin: float = 0.0
     accuracy: float = 0.0
-    entropy: float = math.inf  # −Σ p ln p of one weight, of finitely many values
-    support: tuple[Array, Array] | None = None  # these values and probabilities, each (c,)
     gaussian: ClassVar[bool] = False  # whether the posterior is a Gaussian's, in closed form
+
+    @property
+    def entropy(self) -> float:
+        """Return −Σ p ln p of one weight, infinite where it has a density."""
+        return math.inf
+
+    @property
+    def support(self) -> tuple[Array, Array] | None:
+        """Return the values (c,) and probabilities (c,) of a weight, None if not finitely many."""
+        return None
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
         """Return independent weights of the given shape."""
 
     @abstractmethod
-    def tilted(self, b: Any, precision: Any) -> Tilted:
+    def tilted(self, b: ArrayLike, precision: ArrayLike) -> Tilted:
         """Return ln E exp(bw − Λw²/2), mean and variance, elementwise over b and Λ ≥ 0."""
 
     def row(self, n_classes: int) -> WeightsRow:
@@ -119,18 +128,20 @@ class WeightsRow:
         values, place = np.unique(np.round(np.maximum(norms, 0.0), 8), return_inverse=True)
         return values, np.bincount(place, np.array(list(law.values()))).astype(float)
 
-    def denoise(self, gamma: Any, precision: Any) -> RowEstimate:
+    def denoise(self, gamma: ArrayLike, precision: ArrayLike) -> RowEstimate:
         """Return the posterior mean and variance of u at γ (..., k) and precision Λ (...)."""
         return RowEstimate(*self.posterior(gamma, precision)[1:])
 
-    def posterior(self, gamma: Any, precision: Any) -> Tilted:
+    def posterior(self, gamma: ArrayLike, precision: ArrayLike) -> Tilted:
         """Return the posterior of u = Pw at γ (..., k), less its common part, and Λ (...)."""
         gamma = project(gamma)
         k = gamma.shape[-1]
         flat = gamma.reshape(-1, k)
         lam = np.broadcast_to(np.asarray(precision, dtype=float), gamma.shape[:-1]).ravel()
         n = len(flat)
-        log_z, mean, variance = np.empty(n), np.empty((n, k)), np.empty(n)
+        log_z = np.empty(n)
+        mean = np.empty((n, k))
+        variance = np.empty(n)
         # t reaches as far as √Λ lets it: rows of alike precision share their nodes.
         reach = np.sqrt(lam * k) * self.prior.extent + 9
         order = np.argsort(reach, kind="stable")
@@ -172,7 +183,7 @@ class WeightsRow:
 class GaussianRow(WeightsRow):
     """w ~ N(0, I): u is Gaussian on class differences."""
 
-    def posterior(self, gamma: Any, precision: Any) -> Tilted:
+    def posterior(self, gamma: ArrayLike, precision: ArrayLike) -> Tilted:
         """Return the posterior of a Gaussian row, in closed form."""
         gamma = project(gamma)
         precision = np.asarray(precision, dtype=float)
@@ -196,7 +207,8 @@ class GaussianRow(WeightsRow):
 class PointRow(WeightsRow):
     """A finite prior with few configurations: a sum over the points u = Pw."""
 
-    def posterior(self, gamma: Any, precision: Any) -> Tilted:
+    def posterior(self, gamma: ArrayLike, precision: ArrayLike) -> Tilted:
+        """Return the posterior of u as a sum over its points."""
         u, log_p = reduced_support(self.prior, self.n_classes)
         norms = (u**2).sum(-1)
         scale = 0.5 * np.asarray(precision, dtype=float)[..., None]
@@ -207,6 +219,7 @@ class PointRow(WeightsRow):
         return Tilted(log_z, mean, (p * np.maximum(spread, 0.0)).sum(-1))
 
     def diagonal_posterior(self, gamma: Array, precision: Array) -> tuple[Array, Array]:
+        """Return mean and variance of each entry, both (d, k), as sums over the points."""
         u, log_p = reduced_support(self.prior, self.n_classes)
         p, _ = normalised(gamma @ u.T + log_p - 0.5 * precision @ (u**2).T)
         mean = p @ u
@@ -223,7 +236,8 @@ class SingleRow(WeightsRow):
             return None
         return support[0] ** 2, support[1]
 
-    def posterior(self, gamma: Any, precision: Any) -> Tilted:
+    def posterior(self, gamma: ArrayLike, precision: ArrayLike) -> Tilted:
+        """Return the posterior of (−w, w)/√2 from that of w."""
         direction = np.array([-1.0, 1.0]) / math.sqrt(2)
         tilted = self.prior.tilted(project(gamma) @ direction, precision)
         return Tilted(tilted.log_g, tilted.mean[..., None] * direction, tilted.variance)
