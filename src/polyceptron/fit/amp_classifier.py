@@ -156,14 +156,15 @@ class Correlated:
     ones = False
 
     @classmethod
-    def fit(cls, design: Design, y: Labels, noise: Any, model: AMPClassifier) -> _Fit:
-        """To samples with labels y (n,), at a noise, or None to choose it."""
+    def fit(cls, design: Design, y: Labels, noise: Channel | None, model: AMPClassifier) -> _Fit:
+        """Fit to samples with labels y (n,), at a noise, or choose it if it is None."""
         way = cls(principal(design)[1], model.fit_intercept)
         F = way.features(design)
         m = way.directions.shape[1]
         prior = np.append(np.ones(m), [10.0] * way.bias)
 
         def run(channel: Channel, tol: float, near: Posterior | None) -> Posterior:
+            """Run message passing at one noise, from the end of a run at another if given."""
             return correlated_amp(
                 F,
                 y,
@@ -186,7 +187,7 @@ class Correlated:
         return np.hstack([F, np.ones((len(F), 1))]) if self.bias else np.ascontiguousarray(F)
 
     def field_variance(self, design: Design, covariance: Any) -> Array:
-        """F C Fᵀ, sample by sample (n,)."""
+        """Return the variance f C fᵀ (n,) of each sample's field, f being its row of F."""
         F = self.features(design)
         return np.asarray(np.einsum("ij,ij->i", F @ covariance, F))
 
@@ -213,8 +214,8 @@ class Independent:
         return cls(directions[:, loud], edge / np.sqrt(squares[loud] * d), ones)
 
     @classmethod
-    def fit(cls, design: Design, y: Labels, noise: Any, model: AMPClassifier) -> _Fit:
-        """As that of `Correlated`."""
+    def fit(cls, design: Design, y: Labels, noise: Channel | None, model: AMPClassifier) -> _Fit:
+        """Fit to samples with labels y (n,), at a noise, or choose it if it is None."""
         way = cls.of(design, model.fit_intercept)
         inside = way.design(design)
         best = best_posterior(
@@ -239,7 +240,7 @@ class Independent:
         return base if self.factors.size == 0 else _Shrunk(base, self.apply)
 
     def field_variance(self, design: Design, variance: Any) -> Array:
-        """Of independent weights (n,)."""
+        """Return the variance (n,) of each sample's field, of independent weights."""
         return independent_variance(self.design(design), variance)
 
 
@@ -286,6 +287,7 @@ def best_intercept(found: Posterior, y: Labels) -> Array:
     k = found.cavity.shape[1]
 
     def objective(b: Array) -> tuple[float, Array]:
+        """Return minus the penalised log-likelihood at b (k,), and its gradient (k,)."""
         at = found.channel.posterior(found.cavity + b, y, found.variance, CHANNEL_NODES)
         return 0.5 * float(b @ b) - float(at.log_z.sum()), b - at.score.sum(0)
 
@@ -301,14 +303,17 @@ class _Shrunk(BlockwiseDesign):
         self.reading_is_dear = base.reading_is_dear
 
     def times_columns(self, small: AnyArray) -> AnyArray:
+        """Return small Aᵀ, (m, d) to (m, n), of the mapped features A."""
         return self.base.times_columns(self._map(small).astype(small.dtype, copy=False))
 
     def through(self, U: AnyArray, inner: Any) -> tuple[AnyArray, list[Any]]:
+        """Return FA/√d (..., d) with F = inner(AUᵀ/√d), A mapped, and what else `inner` gave."""
         self.count(U.dtype)
         back, rest = self.base.through(self._map(U).astype(U.dtype, copy=False), inner)
         return self._map(back).astype(U.dtype, copy=False), rest
 
     def times_rows(self, small: AnyArray) -> AnyArray:
+        """Return small A, (m, n) to (m, d), of the mapped features A."""
         return self._map(self.base.times_rows(small)).astype(small.dtype, copy=False)
 
 

@@ -68,7 +68,7 @@ class Posterior:
 
     @property
     def converged(self) -> bool:
-        """Whether the iteration has converged."""
+        """Say whether the iteration has converged."""
         return bool(self.end.status == Status.OK)
 
     @property

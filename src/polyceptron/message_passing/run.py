@@ -223,6 +223,7 @@ class _Overlaps:
 
     @classmethod
     def of(cls, run: Run) -> _Overlaps:
+        """Return what measures the overlaps of a run with its teacher, if it has one."""
         teacher = None
         if run.truth is not None:
             teacher = np.ascontiguousarray((run.truth @ run.basis).T)

@@ -79,6 +79,7 @@ def argmax_score(omega: Array, label: Labels, s: float, order: int) -> Score:
     curvature = np.empty(n)
 
     def work(rows: slice) -> None:
+        """Fill in ln Z, the score and its curvature of some rows."""
         found = _scores(omega[rows] / s, label[rows], order)
         log_z[rows] = found.log_z
         score[rows] = found.score / s

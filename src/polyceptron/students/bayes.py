@@ -40,11 +40,12 @@ class BayesStudent(Student):
     def rows(
         self,
         teacher: AnyTeacher,
-        alpha: Any,
+        alpha: float | Sequence[float],
         *,
         branch: str = "optimal",
         tol: float | None = None,
     ) -> list[Row]:
+        """Return the rows of the theory at each α, for the points of a branch (see `BRANCHES`)."""
         if not teacher.symmetric:
             return bayes_population_rows(teacher, alpha)
         return bayes_rows(teacher, alpha, branch, tol)
@@ -52,11 +53,15 @@ class BayesStudent(Student):
     def order_parameters(
         self, teacher: AnyTeacher, alpha: float, tol: float | None = None
     ) -> StudentOrder:
+        """Return the order parameters of the best state at α: m = q and V = 1 − q."""
         point = fixed_points(teacher, alpha, tol)[0]
         return StudentOrder(ScalarOrder.bayes(point.v), point.uncertainty, point.status)
 
     def probabilities(self, teacher: AnyTeacher, order: ScalarOrder) -> Probabilities | None:
+        """Return the function that takes fields ω (n, k) to the posterior's chances of classes."""
+
         def posterior_chances(omega: Array) -> Array:
+            """Return the chances (n, k) of the classes given fields ω (n, k)."""
             return chances_given_fields(teacher.channel, omega, order)
 
         return posterior_chances
@@ -80,6 +85,10 @@ class BayesStudent(Student):
         also: Sequence[Estimator] = (),
         **settings: Any,
     ) -> list[Row]:
+        """Run message passing on one drawn data set, and return a row of it for each student.
+
+        `also` are further students that read the same run; `settings` are those of `run_amp`.
+        """
         row, _ = run_amp(teacher, alpha, dimension, seed, **settings)
         rows = []
         for spec in (self.spec, *also):
@@ -99,16 +108,18 @@ class PosteriorAverageStudent(BayesStudent):
     def rows(
         self,
         teacher: AnyTeacher,
-        alpha: Any,
+        alpha: float | Sequence[float],
         *,
         branch: str = "optimal",
         tol: float | None = None,
     ) -> list[Row]:
+        """Return the rows of the Bayes-optimal student under the name of this one."""
         check_teacher(teacher)
         found = super().rows(teacher, alpha, branch=branch, tol=tol)
         return [{**row, "estimator": self.spec.name} for row in found]
 
     def probabilities(self, teacher: AnyTeacher, order: ScalarOrder) -> Probabilities | None:
+        """Return the teacher's own chances, taken at the average; None if there is no noise."""
         if teacher.channel.noiseless:
             return None
         return teacher.channel.chances

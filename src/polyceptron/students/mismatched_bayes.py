@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from polyceptron.checks import check_size
 from polyceptron.data.checks import check_choice
@@ -33,21 +34,24 @@ class MismatchedBayesStudent(Student):
     def rows(
         self,
         teacher: AnyTeacher,
-        alpha: Any,
+        alpha: ArrayLike,
         *,
         branch: str = "optimal",
         tol: float | None = None,
     ) -> list[Row]:
+        """Return the rows of the replica-symmetric theory at each α; there is one branch."""
         return mismatched_rows(teacher, self.spec, np.atleast_1d(alpha), tol)
 
     def order_parameters(
         self, teacher: AnyTeacher, alpha: float, tol: float | None = None
     ) -> StudentOrder:
+        """Return the order parameters m, q and V at α."""
         point = mismatched_point(teacher, self.spec, alpha, tol)
         order = ScalarOrder.of_overlaps(point.m, point.q, point.V)
         return StudentOrder(order, point.uncertainty, point.status)
 
     def probabilities(self, teacher: AnyTeacher, order: ScalarOrder) -> Probabilities | None:
+        """Return the function that takes fields ω (n, k) to predictive chances of classes."""
         return self._predictive(teacher, order.V)
 
     def simulate(
@@ -134,6 +138,7 @@ class MismatchedBayesStudent(Student):
         channel = self.spec.assumed_channel(teacher)
 
         def chances(omega: Array) -> Array:
+            """Return the chances (n, k) of the classes given fields ω (n, k)."""
             return channel.chances(omega, max(V, SMALLEST_VARIANCE))
 
         return chances

@@ -94,6 +94,7 @@ def bayes_sides(
     """Both sides for the loop: of the mean (column 0) or of one replicate."""
 
     def fields(law: ScalarOrder) -> Conjugates:
+        """Return m̂ = q̂ = V̂ = αI(V) of the next step."""
         v = np.array([max(law.V, SMALLEST_VARIANCE)])
         information, _ = curve.channel(v)
         q_hat = min(alpha * float(information[0]), LARGEST_Q_HAT)

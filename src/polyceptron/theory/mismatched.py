@@ -337,6 +337,7 @@ def _coarse_root(system: Equations) -> Root:
     goal = math.log(problem.alpha)
 
     def attempt(log_alpha: float, theta: Array | None, jacobian: Array | None) -> Root:
+        """Solve at another α, from a root close to it if there is one."""
         here = system
         if log_alpha != goal:
             here = system.of(problem.at_alpha(math.exp(log_alpha)))
@@ -435,6 +436,7 @@ def _moved_by_bars(problem: Problem, theta: Array, bars: Array) -> Array:
     """Return by how much m, q, V and the Gibbs error move with the bars (3,) of θ, shape (4,)."""
 
     def numbers(theta: Array) -> Array:
+        """Return m, q, V and the Gibbs error (4,) at the unknowns θ."""
         law = _law(theta)
         gibbs = gibbs_error(problem.channel, law, problem.n_classes)
         return np.array([law.m, law.q, law.V, gibbs])

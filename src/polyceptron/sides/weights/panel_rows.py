@@ -219,7 +219,7 @@ class PanelRows:
 
     @property
     def _from_exact_sums(self) -> bool:
-        """Whether v₁ is a sum to rounding, with no levels of accuracy."""
+        """Say whether v₁ is a sum to rounding, with no levels of accuracy."""
         return self.finite and not self.rule.levels
 
     def _level_of_panel(self, low: float, high: float) -> tuple[int, float]:
@@ -265,6 +265,7 @@ class PanelRows:
         n_points = len(proxy.coefficients) + 2
 
         def multiplied(x: AnyArray) -> AnyArray:
+            """Return the function at x (n,), multiplied by what grows like q̂."""
             return np.asarray(self.coordinate.like_q_hat(x)[:, None] * proxy(x).T)
 
         whole = chebyshev_proxy(multiplied, low, high, start=n_points, max_points=n_points)
@@ -276,6 +277,7 @@ class PanelRows:
         half = 0.5 * self.teacher.reduced_rank
 
         def rate(x: AnyArray) -> AnyArray:
+            """Return dψ₁/dx at x (n,), a column for each of the mean and the replicates."""
             slope = self.coordinate.q_hat_slope(x)[:, None]
             return np.asarray(-half * slope * np.exp(log_v(x).T))
 

@@ -32,13 +32,13 @@ WIDE_ROWS = 2.0  # distance of rows below which every box counts, and the mass i
 
 
 def support_of(prior: Prior) -> tuple[Array, Array]:
-    """Values and probabilities of a finite prior."""
+    """Return values and probabilities of a finite prior, (n,) each."""
     assert prior.support is not None, prior.name
     return prior.support
 
 
 def smallest_difference(prior: Prior) -> float:
-    """The smallest gap between two differences of values of a finite prior, those of 0 included.
+    """Return the smallest gap between two differences of values of a finite prior, 0 included.
 
     Values −1, 0 and 1.1 have differences 1 and 1.1: the gap is 0.1.
     """
@@ -48,7 +48,7 @@ def smallest_difference(prior: Prior) -> float:
 
 
 def switch_step(digits: float, apart: float) -> float:
-    """The step of a lattice of fields that leaves e^−digits, rows being up to `apart` apart.
+    """Return the step of a lattice of fields that leaves e^−digits, for rows up to `apart` apart.
 
     Half-way between rows d apart a switch of size e^{−d²/8} has poles at ia, a = π/d, where unit
     normal noise has grown by e^{a²/2}: it leaves exp(−d²/8 + a²/2 − 2πa/step).
@@ -226,6 +226,7 @@ def _orders(n_classes: int, gaps: Index) -> Array:
 
 
 def point_error(teacher: AnyTeacher, q_hat: float, digits: float) -> float:
-    """The relative error that this leaves: what two coarser lattices change."""
+    """Return the relative error of `point_variance`: what two coarser lattices change."""
     v = point_variance(teacher, q_hat, digits)
-    return sum(abs(point_variance(teacher, q_hat, digits - less) - v) for less in (1, 2)) / v
+    coarser = [point_variance(teacher, q_hat, digits - less) for less in (1, 2)]
+    return sum(abs(other - v) for other in coarser) / v

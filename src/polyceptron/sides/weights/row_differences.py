@@ -76,6 +76,7 @@ def variance_bound(teacher: AnyTeacher) -> Callable[[AnyArray], AnyArray]:
     fall = square[apart] / 8
 
     def bound(q_hat: AnyArray) -> AnyArray:
+        """Return the upper bound of v (n,) at q̂ (n,)."""
         found = [float(scale @ np.exp(-fall * q)) for q in q_hat]
         return np.minimum(np.array(found), 1.0)
 

@@ -133,6 +133,7 @@ def own_table(channel: Channel, k: int, at: Coordinate) -> EntropyTable:
         return pair, ERROR_OF_PANELS + float((pair.error / values).max())
 
     def many(x: AnyArray) -> AnyArray:
+        """Return excess/w (n,) at x (n,)."""
         w = at.width(x)
         v = np.clip(w**2 - at.narrow, 0.0, 1.0)
         return np.array([many_excess(channel, a, k) for a in v.tolist()]) / w
@@ -149,6 +150,7 @@ def few_pair(channel: Channel, k: int, at: Coordinate = ANGLE) -> ChebyshevProxy
     """Return x ↦ (w I, excess/w) of two or three classes, from the rule."""
 
     def few(x: AnyArray) -> AnyArray:
+        """Return w I and excess/w (n, 2) at x (n,)."""
         w = at.width(x)
         v = np.clip(w**2 - at.narrow, 0.0, 1.0)
         found = np.array([few_moments(channel, a, k) for a in v.tolist()])
@@ -163,6 +165,7 @@ def _with_slope(entropy: ChebyshevProxy, k: int, at: Coordinate) -> Callable[[An
     slope = entropy.derivative()
 
     def both(x: AnyArray) -> AnyArray:
+        """Return w I and excess/w (2, n) at x (n,)."""
         e = entropy(x)
         return np.stack([-(e + at.rate(x) * slope(x)) / (k - 1), e])
 

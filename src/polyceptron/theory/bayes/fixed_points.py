@@ -19,9 +19,9 @@ finer curve, and then "undecided": the stated uncertainty reaches to the other c
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from polyceptron.checks import check_alphas, check_tolerance
 from polyceptron.display import ShortDisplay
@@ -29,7 +29,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.numerics import AnyArray, with_one_blas_thread
 from polyceptron.problem.order import PaperMatrices
 from polyceptron.problem.populations import AnyTeacher, check_teacher
-from polyceptron.rows import BRANCHES, Status, kind_of, make_row
+from polyceptron.rows import BRANCHES, Row, Status, kind_of, make_row
 from polyceptron.sides.weights.row_rule import effort
 from polyceptron.theory.bayes.solution_curve import Branch, CurvePoints, SolutionCurve, curve_of
 
@@ -58,12 +58,12 @@ class FixedPoint(ShortDisplay):
 
     @property
     def matrices(self) -> PaperMatrices:
-        """m = q and V = 1 − q as the paper writes them."""
+        """The matrices m = q and V = 1 − q as the paper writes them."""
         return PaperMatrices.of_scalars(self.n_classes, self.q, self.q, self.v)
 
 
 def crossings(curve: SolutionCurve, alphas: list[float]) -> list[list[FixedPoint]]:
-    """For each α > 0 its fixed points in the order of overlap.
+    """Return the fixed points of each α > 0 in the order of overlap.
 
     They are named after the branch of the curve, "stable-1" for the first that rises and
     "unstable-1" for the first that falls. A "ghost" is the fold of a rising branch that ends just
@@ -84,7 +84,7 @@ def crossings(curve: SolutionCurve, alphas: list[float]) -> list[list[FixedPoint
 def _met(
     curve: SolutionCurve, branches: list[Branch], alphas: list[float], wanted: list[int]
 ) -> Iterator[tuple[int, FixedPoint]]:
-    """The fixed points at each wanted α, with the number of the α."""
+    """Yield the fixed points at each wanted α, with the number of the α."""
     met = [(n, i) for n in wanted for i, b in enumerate(branches) if b.meets(alphas[n])]
     if not met:
         return
@@ -102,7 +102,7 @@ def _met(
 
 
 def _names(branches: list[Branch]) -> list[str]:
-    """stable-1, unstable-1, stable-2, …"""
+    """Return the names of the branches: stable-1, unstable-1, stable-2, …"""
     names = []
     count = {"stable": 0, "unstable": 0}
     for branch in branches:
@@ -115,7 +115,7 @@ def _names(branches: list[Branch]) -> list[str]:
 def _ghosts(
     curve: SolutionCurve, ends_in_fold: list[Branch], alphas: list[float], wanted: list[int]
 ) -> Iterator[tuple[int, FixedPoint]]:
-    """The folds that are below a wanted α by no more than their uncertainty."""
+    """Yield the folds that are below a wanted α by no more than their uncertainty."""
     if not ends_in_fold:
         return
     at = curve.points(np.exp(np.array([branch.high for branch in ends_in_fold])))
@@ -129,7 +129,7 @@ def _ghosts(
 
 
 def _read(curve: SolutionCurve, at: CurvePoints, uncertainty: AnyArray) -> list[FixedPoint]:
-    """Points of the curve as fixed points, with the uncertainty (n,) of their errors."""
+    """Return points of the curve as fixed points, with the uncertainty (n,) of their errors."""
     entropy_uncertainty = curve.entropy_uncertainty(at)
     error = curve.errors(at.v)
     clean_error = curve.clean_errors(at.v)
@@ -153,9 +153,9 @@ def _read(curve: SolutionCurve, at: CurvePoints, uncertainty: AnyArray) -> list[
 
 @with_one_blas_thread
 def fixed_points(
-    teacher: AnyTeacher, alpha: Any, tol: float | None = None, *, branch: str = "all"
+    teacher: AnyTeacher, alpha: ArrayLike, tol: float | None = None, *, branch: str = "all"
 ) -> list[FixedPoint]:
-    """All fixed points at each α: optimal, amp, informed, and all unstable and metastable ones.
+    """Compute all fixed points at each α: optimal, amp, informed, unstable, metastable.
 
     Parameters
     ----------
@@ -346,7 +346,7 @@ def _named(
 
 
 def _doubtful(point: FixedPoint, first_q_hat: float) -> FixedPoint:
-    """The point, if there may be others beyond the end of the curve.
+    """Mark the point as doubtful: there may be others beyond the end of the curve.
 
     Message passing stops at a state on the curve before it would meet these.
     """
@@ -356,14 +356,14 @@ def _doubtful(point: FixedPoint, first_q_hat: float) -> FixedPoint:
 
 
 def _last_barrier(curve: SolutionCurve) -> str:
-    """The name of the last falling branch, seen on the first curve if this one was cut."""
+    """Return the name of the last falling branch, seen on the first curve if this one was cut."""
     whole = curve if curve.until == math.inf else curve_of(curve.teacher)
     falling = [name for name in _names(whole.branches()) if kind_of(name) == "unstable"]
     return falling[-1] if falling else ""
 
 
 def _perfect_learning(curve: SolutionCurve, alpha: float) -> FixedPoint:
-    """The fixed point v = 0."""
+    """Return the fixed point v = 0 of perfect learning."""
     return FixedPoint(
         branch="stable",
         alpha=alpha,
@@ -382,7 +382,7 @@ def _perfect_learning(curve: SolutionCurve, alpha: float) -> FixedPoint:
 def _rivals(
     best: FixedPoint, stable: list[FixedPoint], ghosts: list[FixedPoint]
 ) -> list[FixedPoint]:
-    """The stable points whose free entropy may be larger than that of the best."""
+    """Return the stable points whose free entropy may be larger than that of the best."""
     close = [
         c
         for c in (*stable, *ghosts)
@@ -398,7 +398,10 @@ def _rivals(
 def _neighbours(
     first: FixedPoint, stable: list[FixedPoint], ghosts: list[FixedPoint]
 ) -> list[FixedPoint]:
-    """Where message passing may end instead: a fold may be too close to say on which side α is."""
+    """Return where message passing may end instead of `first`.
+
+    A fold may be too close to α to say on which side α is.
+    """
     found = [ghost for ghost in ghosts if ghost.q_hat < first.q_hat]
     if math.isinf(first.uncertainty):
         found += stable[1:2]
@@ -411,7 +414,7 @@ def _out_of_order(
     unstable: list[FixedPoint],
     ghosts: list[FixedPoint],
 ) -> bool:
-    """Whether stable and unstable fixed points do not alternate, or the curve has a problem.
+    """Say whether stable and unstable fixed points do not alternate, or the curve has a problem.
 
     Beside a fold, on a curve that was cut, and where states may be beyond the end of the curve the
     sequence may be incomplete.
@@ -427,11 +430,12 @@ def _out_of_order(
 
 
 def _against(point: FixedPoint, rivals: list[FixedPoint]) -> FixedPoint:
-    """The point with an uncertainty that reaches to its rivals, if it has any."""
+    """Return the point with an uncertainty that reaches to its rivals, if it has any."""
     if not rivals:
         return point
 
     def distance(rival: FixedPoint) -> float:
+        """Return how far the error of a rival is from that of the point."""
         return abs(rival.generalisation_error - point.generalisation_error)
 
     farthest = max(rivals, key=distance)
@@ -445,9 +449,9 @@ def _against(point: FixedPoint, rivals: list[FixedPoint]) -> FixedPoint:
 
 
 def bayes_rows(
-    teacher: AnyTeacher, alpha: Any, branch: str = "optimal", tol: float | None = None
-) -> list[dict[str, Any]]:
-    """Rows of the Bayes-optimal theory; `branch` is one of BRANCHES or all."""
+    teacher: AnyTeacher, alpha: ArrayLike, branch: str = "optimal", tol: float | None = None
+) -> list[Row]:
+    """Return rows of the Bayes-optimal theory; `branch` is one of BRANCHES or all."""
     rows = []
     for p in fixed_points(teacher, alpha, tol, branch=branch):
         found = asdict(p) | {"m": p.q, "V": p.v, "status": p.status}

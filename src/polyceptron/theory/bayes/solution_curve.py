@@ -40,7 +40,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.optimize.elementwise import find_minimum
@@ -60,16 +60,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RULE_ERROR = 1e-12  # relative error claimed for the deterministic rules, besides the proxies' own
-SAMPLED_RULE_ERROR = 1e-7  # and for the sampled ones: the step of their table of winners
-NEAR_A_FOLD = 0.1  # in ln α: folds so close to an α are kept on a finer curve
-END_MARGIN = 1.15  # a finer curve goes so much farther in q̂ than it must
+SAMPLED_RULE_ERROR = 1e-7  # relative error of the sampled rules: the step of their table of winners
+FOLD_DISTANCE = 0.1  # in ln α: folds that are closer to an α are kept on a finer curve
+END_MARGIN = 1.15  # factor of q̂ by which a finer curve goes farther than it must
 MOST_FALSE_POSITIONS = 40
-SAME_PLACE = 1e-13  # in ln q̂: two iterates of false position that are so close are one
+LOG_Q_HAT_TOLERANCE = 1e-13  # iterates of false position that are closer are one
 TINY = 1e-300  # stands for v = 0, where τ is infinite, and for α = 0
-STEEP_ENOUGH = 4.0  # −d ln v/d ln q̂ from which on α ~ q̂√v falls; it would at 2, were I ~ 1/√v
-FALLEN = 0.25  # of the highest α: how far the last falling branch is followed at first
-LOST_IN_ROUNDING = 640.0  # −ln v at which the last falling branch ends: v = 1e-278
-UNEXPLAINED_ENTROPY = 1e-6  # of H: rounding of ψ, which the panels of v add up
+# −d ln v/d ln q̂ from which on α ~ q̂√v falls for good. It would at 2 if I were 1/√v exactly.
+STEEPNESS_WITHOUT_FOLDS = 4.0
+FALLEN_SHARE = 0.25  # of the highest α: how far the last falling branch is followed at first
+LARGEST_MINUS_LOG_V = 640.0  # where the last falling branch ends: v = 1e-278, near the last double
+ENTROPY_ROUNDING = 1e-6  # relative to H: rounding of ψ, which the panels of v add up
 
 
 class CurvePoints(NamedTuple):
@@ -83,7 +84,7 @@ class CurvePoints(NamedTuple):
 
     @property
     def q(self) -> AnyArray:
-        """The overlap."""
+        """The overlap q = 1 − v."""
         return 1 - self.v
 
 
@@ -95,10 +96,10 @@ class Branch(NamedTuple):
     high: float
     alpha_low: float  # α at the ends, in the order of q̂
     alpha_high: float
-    far: int = 0  # the grid on which it was found
+    far: int = 0  # the number of the grid on which it was found
 
     def meets(self, alpha: float) -> bool:
-        """Whether α is between those of the two ends."""
+        """Say whether α is between those of the two ends."""
         lowest = min(self.alpha_low, self.alpha_high)
         highest = max(self.alpha_low, self.alpha_high)
         return lowest < alpha <= highest
@@ -125,33 +126,46 @@ class SolutionCurve:
         self.branches = cache(self._branches)
 
     def points(self, q_hat: AnyArray, column: Index | None = None) -> CurvePoints:
-        """The curve at q̂ (n,): of the mean (column 0), or of replicates 1 to R (n,)."""
-        column = np.zeros(q_hat.shape, dtype=np.int64) if column is None else column
+        """Return the curve at q̂ (n,) (eq. SE_BO).
+
+        `column` (n,) is the number of a replicate, from 1 to R, or 0 for their mean; by default it
+        is 0 everywhere.
+        """
+        if column is None:
+            column = np.zeros(q_hat.shape, dtype=np.int64)
         v, psi = self.weights.moments(q_hat, column)
         information, entropy = self.channel(v)
         with np.errstate(divide="ignore", invalid="ignore"):
             alpha = q_hat / information
-            rest = 0.5 * self.teacher.reduced_rank * q_hat * v + psi
-            return CurvePoints(q_hat, v, alpha, entropy, rest + alpha * entropy)
+            weights_part = 0.5 * self.teacher.reduced_rank * q_hat * v + psi
+            free_entropy = weights_part + alpha * entropy
+        return CurvePoints(q_hat, v, alpha, entropy, free_entropy)
 
     def errors(self, v: AnyArray) -> AnyArray:
-        """Generalisation error on labels as drawn, at residual variance v."""
-        noise, k = self.teacher.channel, self.teacher.n_classes
+        """Return the generalisation error on labels as drawn (n,), at residual variance v (n,)."""
+        noise = self.teacher.channel
         if noise.noiseless:
             return self.clean_errors(v)
         v = np.maximum(v, TINY)
-        return error_on_labels(noise, np.sqrt(np.maximum(1 - v, 0.0) / v), k)
+        signal_to_noise = np.sqrt(np.maximum(1 - v, 0.0) / v)
+        return error_on_labels(noise, signal_to_noise, self.teacher.n_classes)
 
     def clean_errors(self, v: AnyArray) -> AnyArray:
-        """Error against the noiseless rule at residual variance v."""
+        """Return the error against the noiseless rule (n,), at residual variance v (n,)."""
         return error_from_angle(angle(v), self.teacher.n_classes)
 
-    def perfect_entropy(self, alpha: Any) -> Any:
-        """Φ = −H + αΨ₀ at perfect learning, v = 0 (finite priors under a channel without width)."""
+    def perfect_entropy(self, alpha: float | AnyArray) -> float | AnyArray:
+        """Return Φ = −H + αΨ₀ at perfect learning, v = 0, of the shape of α.
+
+        There is perfect learning for finite priors under a channel without width.
+        """
         return -self.weights.known_entropy + alpha * self.channel.known_entropy
 
     def rule_errors(self, q_hat: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """Relative errors of v and of I at q̂ (n,) from rules and proxies, sampling apart."""
+        """Return the relative errors (n,) of v and of I at q̂ (n,) from rules and proxies.
+
+        Those of sampling come on top.
+        """
         v_error = self.weights.error(q_hat)
         i_error = self.channel.error + self.teacher.channel.accuracy
         if self.n_replicates:
@@ -160,57 +174,78 @@ class SolutionCurve:
             i_error += RULE_ERROR
         return v_error, np.full(q_hat.shape, i_error)
 
-    def alpha_uncertainty(self, at: CurvePoints) -> AnyArray:
-        """Relative uncertainty (n,) of α at fixed q̂."""
-        v_error, i_error = self.rule_errors(at.q_hat)
+    def alpha_uncertainty(self, points: CurvePoints) -> AnyArray:
+        """Return the relative uncertainty (n,) of α at fixed q̂."""
+        v_error, i_error = self.rule_errors(points.q_hat)
+        replicates = self._replicates(points)
+        log_ratio = np.log(replicates.alpha / points.alpha[:, None])
+        sampling = estimate_from_replicates(log_ratio).uncertainty
         # I falls as 1/√v at worst, so half of the error of ln v is passed on to α.
-        moved = np.log(self._replicates(at).alpha / at.alpha[:, None])
-        return np.asarray(estimate_from_replicates(moved).uncertainty + (i_error + 0.5 * v_error))
+        return np.asarray(sampling + (i_error + 0.5 * v_error))
 
-    def error_uncertainty(self, at: CurvePoints, gap: AnyArray) -> AnyArray:
-        """Uncertainty (n,) of the generalisation error at fixed α.
+    def error_uncertainty(self, points: CurvePoints, gap: AnyArray) -> AnyArray:
+        """Return the uncertainty (n,) of the generalisation error at fixed α.
 
-        A relative error u of α moves ε by its slope along the curve; that of v directly. `gap` is
-        that of ln α to the closest fold: nearer than u there may be no crossing (infinite), and
+        A relative error u of α moves ε by its slope along the curve; that of v directly. `gap` (n,)
+        is that of ln α to the closest fold: nearer than u there may be no crossing (infinite), and
         else the square root at the fold at most doubles what a straight line says.
         """
-        up, down = (self.points(at.q_hat * (1 + change)) for change in (1e-4, -1e-4))
-        d_alpha = np.log(up.alpha / down.alpha)
-        d_error, d_v = self.errors(up.v) - self.errors(down.v), up.v - down.v
-        with np.errstate(divide="ignore", invalid="ignore"):
-            by_alpha = np.where(d_error == 0, 0.0, d_error / d_alpha)
-            by_v = np.where(d_v == 0, 0.0, d_error / d_v)
-        v_error, i_error = self.rule_errors(at.q_hat)
+        by_alpha, by_v = self._error_slopes(points)
+        v_error, i_error = self.rule_errors(points.q_hat)
         u = i_error + 0.5 * v_error
-        total = np.abs(by_alpha) * u + np.abs(by_v) * at.v * v_error + self.teacher.channel.accuracy
-        found = self._replicates(at)
-        log_alpha = np.log(found.alpha / at.alpha[:, None])
+        by_rules = np.abs(by_alpha) * u + np.abs(by_v) * points.v * v_error
+        total = by_rules + self.teacher.channel.accuracy
+        replicates = self._replicates(points)
+        log_alpha = np.log(replicates.alpha / points.alpha[:, None])
         with np.errstate(divide="ignore", invalid="ignore"):
-            moved = by_v[:, None] * (found.v - at.v[:, None]) - by_alpha[:, None] * log_alpha
-            total = total + estimate_from_replicates(moved).uncertainty
+            v_change = replicates.v - points.v[:, None]
+            error_change = by_v[:, None] * v_change - by_alpha[:, None] * log_alpha
+            total = total + estimate_from_replicates(error_change).uncertainty
             u = u + estimate_from_replicates(log_alpha).uncertainty
             return np.where(u < gap, total * (1 + u / gap + u), np.inf)
 
-    def entropy_uncertainty(self, at: CurvePoints) -> AnyArray:
-        """Uncertainty (n,) of Φ at fixed α, where Φ is stationary: only ψ and Ψ_out count."""
-        v_error, i_error = self.rule_errors(at.q_hat)
-        energy = np.abs(at.alpha * at.channel_entropy)
-        total = i_error * energy + (RULE_ERROR + v_error) * (1 + np.abs(at.free_entropy) + energy)
-        found = self._replicates(at)  # Φ = (r/2) q̂v + ψ + αΨ_out
-        psi = found.free_entropy - found.alpha * found.channel_entropy
-        psi -= 0.5 * self.teacher.reduced_rank * found.q_hat * found.v
+    def _error_slopes(self, points: CurvePoints) -> tuple[AnyArray, AnyArray]:
+        """Return dε/d ln α along the curve and dε/dv, (n,) each, by differences in q̂."""
+        up = self.points(points.q_hat * (1 + 1e-4))
+        down = self.points(points.q_hat * (1 - 1e-4))
+        d_log_alpha = np.log(up.alpha / down.alpha)
+        d_error = self.errors(up.v) - self.errors(down.v)
+        d_v = up.v - down.v
+        with np.errstate(divide="ignore", invalid="ignore"):
+            by_alpha = np.where(d_error == 0, 0.0, d_error / d_log_alpha)
+            by_v = np.where(d_v == 0, 0.0, d_error / d_v)
+        return by_alpha, by_v
+
+    def entropy_uncertainty(self, points: CurvePoints) -> AnyArray:
+        """Return the uncertainty (n,) of Φ at fixed α.
+
+        Φ is stationary there, so that only the errors of ψ and Ψ_out count.
+        """
+        v_error, i_error = self.rule_errors(points.q_hat)
+        energy = np.abs(points.alpha * points.channel_entropy)
+        size = 1 + np.abs(points.free_entropy) + energy
+        total = i_error * energy + (RULE_ERROR + v_error) * size
+        psi = self._psi(self._replicates(points))
         return total + estimate_from_replicates(psi).uncertainty
 
-    def _replicates(self, at: CurvePoints) -> CurvePoints:
-        """Every replicate's point at the same q̂: (n, R), or (n, 1) of the mean."""
-        n, R = at.q_hat.size, self.n_replicates
+    def _psi(self, points: CurvePoints) -> AnyArray:
+        """Return ψ = Φ − αΨ_out − (r/2) q̂v, of the shape of the points."""
+        psi = points.free_entropy - points.alpha * points.channel_entropy
+        psi -= 0.5 * self.teacher.reduced_rank * points.q_hat * points.v
+        return psi
+
+    def _replicates(self, points: CurvePoints) -> CurvePoints:
+        """Return every replicate's point at the same q̂: (n, R), or (n, 1) of the mean."""
+        n = points.q_hat.size
+        R = self.n_replicates
         if not R:
-            return CurvePoints(*(part[:, None] for part in at))
-        found = self.points(np.repeat(at.q_hat, R), np.tile(np.arange(1, R + 1), n))
-        return CurvePoints(*(part.reshape(n, R) for part in found))
+            return CurvePoints(*(part[:, None] for part in points))
+        numbers = np.tile(np.arange(1, R + 1), n)
+        of_replicates = self.points(np.repeat(points.q_hat, R), numbers)
+        return CurvePoints(*(part.reshape(n, R) for part in of_replicates))
 
     def _grid(self, far: int) -> CurvePoints:
-        """The curve on a grid of q̂ that spans it and contains every fold.
+        """Compute the curve on a grid of q̂ that spans it and contains every fold.
 
         Grid 0 contains all folds of a curve with perfect learning, and goes on to where α has
         fallen far. For any other curve it goes to where every row has told nearly all. Grids 1, 2,
@@ -226,7 +261,7 @@ class SolutionCurve:
         return CurvePoints(*(np.concatenate(parts) for parts in joined))
 
     def _near_places(self) -> AnyArray:
-        """The q̂ of grid 0, stage after stage until no fold can follow."""
+        """Return the q̂ of grid 0, stage after stage until no fold can follow."""
         parts: list[AnyArray] = []
         highest = 0.0
         # Rows of several strengths (a spectrum) are told apart one after the other.
@@ -239,83 +274,102 @@ class SolutionCurve:
             if may_end_early:
                 alpha = self.points(q_hat).alpha
                 highest = max(highest, float(alpha.max()))
-                if q_hat[-1] > self._all_told_apart() and alpha[-1] < FALLEN * highest:
+                has_fallen = alpha[-1] < FALLEN_SHARE * highest
+                if has_fallen and q_hat[-1] > self._all_told_apart():
                     break
         return np.concatenate(parts)
 
     def _all_told_apart(self) -> float:
-        """The q̂ from which on α of a finite prior falls for good, if there is no noise."""
+        """Return the q̂ from which on α of a finite prior falls for good, if there is no noise."""
         assert self.teacher.prior.support is not None
         p = self.teacher.prior.support[1]
         log_ratio = float(np.log(p.max() / p.min()))
         if self.teacher.common_shift:
             log_ratio *= self.teacher.n_classes  # at most, of the probabilities of two rows
-        return (STEEP_ENOUGH + log_ratio / 4) / self.weights.slowest_fall
+        return (STEEPNESS_WITHOUT_FOLDS + log_ratio / 4) / self.weights.slowest_fall
 
     def _places_of_the_last_fall(self) -> AnyArray:
-        """The q̂ beyond grid 0 of a curve with perfect learning, down to where v is no number."""
+        """Return the q̂ beyond grid 0 of a curve with perfect learning, until v is no number."""
         last = float(self.grid(0).q_hat[-1])
         stages = np.concatenate(list(self.weights.stages(0)))
         end = max(last, float(stages[-1]))
-        nothing_left = end + LOST_IN_ROUNDING / self.weights.slowest_fall
+        nothing_left = end + LARGEST_MINUS_LOG_V / self.weights.slowest_fall
         beyond = np.linspace(end, nothing_left, 300)[1:]
         return np.concatenate([stages[stages > last], beyond])
 
     def how_far(self, alpha: float) -> int:
-        """The number of the first grid on which the whole of the curve at α is."""
+        """Return the number of the first grid on which the whole of the curve at α is."""
         if self.until < np.inf:
             return 0
         if self.perfect:
             return 0 if alpha > self.grid(0).alpha[-1] else 1
         last = len(self.weights.rows.ends)
-        return next((n for n in range(last) if alpha < 0.5 * self.grid(n).alpha[-1]), last)
+        for number in range(last):
+            if alpha < 0.5 * self.grid(number).alpha[-1]:
+                return number
+        return last
 
     def enough(self, alpha: float, q_hat: float) -> float:
-        """Where a finer curve may end that is to have the states up to q̂ and any fold near α."""
+        """Return the q̂ at which a finer curve may end.
+
+        It has the states up to `q_hat` and any fold near α.
+        """
         needed = [q_hat]
         for branch in self.branches()[:-1]:
-            if abs(np.log(alpha / branch.alpha_high)) < NEAR_A_FOLD:
+            if abs(np.log(alpha / branch.alpha_high)) < FOLD_DISTANCE:
                 needed.append(float(np.exp(branch.high)))
         return self.weights.panel_end(END_MARGIN * max(needed))
 
     def meet(self, branches: list[Branch], alpha: AnyArray) -> CurvePoints:
-        """Where each branch has its α (n,), or the end next to it: each as if it were alone."""
-        grid = self.grid(max(branch.far for branch in branches))
-        places = np.log(grid.q_hat)
-        left = np.empty((2, alpha.size))  # ln q̂ and ln α(q̂)/α of the two ends of each bracket
-        right = np.empty((2, alpha.size))
-        for branch in set(branches):
-            mine = np.array([each == branch for each in branches])
-            cell = _cell_of(branch, places, grid.alpha, alpha[mine])
-            for side, node in ((left, cell - 1), (right, cell)):
-                side[0, mine] = places[node]
-                side[1, mine] = np.log(np.maximum(grid.alpha[node], TINY) / alpha[mine])
+        """Return the point (n,) at which each of n branches has its α (n,).
 
-        def height(log_q_hat: AnyArray, which: AnyArray) -> AnyArray:
+        Where a branch does not reach α it is the end next to it. Every pair is solved as if it were
+        alone.
+        """
+
+        def log_ratio(log_q_hat: AnyArray, which: AnyArray) -> AnyArray:
+            """Return ln α(q̂)/α at ln q̂ (m,) for the pairs `which` (m,)."""
             found = self.points(np.exp(log_q_hat)).alpha
             return np.asarray(np.log(np.clip(found, TINY, 1 / TINY) / alpha[which]))
 
-        return self.points(np.exp(FalsePosition(*left, *right).solve(height)))
+        return self.points(np.exp(self._brackets(branches, alpha).solve(log_ratio)))
+
+    def _brackets(self, branches: list[Branch], alpha: AnyArray) -> FalsePosition:
+        """Return the cells of the grid, in ln q̂, between which each branch has its α (n,)."""
+        grid = self.grid(max(branch.far for branch in branches))
+        places = np.log(grid.q_hat)
+        right_node = np.empty(alpha.size, dtype=np.int64)
+        for branch in set(branches):
+            mine = np.array([other == branch for other in branches])
+            right_node[mine] = _cell_of(branch, places, grid.alpha, alpha[mine])
+        left_node = right_node - 1
+        return FalsePosition(
+            a=places[left_node],
+            height_a=np.log(np.maximum(grid.alpha[left_node], TINY) / alpha),
+            b=places[right_node],
+            height_b=np.log(np.maximum(grid.alpha[right_node], TINY) / alpha),
+        )
 
     def _with_folds(self, q_hat: AnyArray) -> CurvePoints:
-        """The curve on the grid and at every fold, each found around a turn of the grid's α."""
+        """Compute the curve at q̂ (n,) and at every fold, each found around a turn of α."""
         grid = self.points(q_hat)
         alpha = grid.alpha
         turns = _turns(alpha)
         if turns.size == 0:
             return grid
-        sign = np.where(alpha[turns] > alpha[turns - 1], -1.0, 1.0)  # of a maximum, or a minimum
+        sign = np.where(alpha[turns] > alpha[turns - 1], -1.0, 1.0)  # −1 at a maximum of α
         bracket = tuple(np.sqrt(q_hat[turns + i]) for i in (-1, 0, 1))
 
-        def height(x: AnyArray, sign: AnyArray) -> AnyArray:
-            return np.asarray(sign * self.points(x**2).alpha)
+        def signed_alpha(root_q_hat: AnyArray, sign: AnyArray) -> AnyArray:
+            """Return ±α at √q̂ (m,), which has a minimum at the fold."""
+            return np.asarray(sign * self.points(root_q_hat**2).alpha)
 
-        found = find_minimum(height, bracket, args=(sign,))
-        folds = found.x[found.success] ** 2
+        minimum = find_minimum(signed_alpha, bracket, args=(sign,))
+        folds = minimum.x[minimum.success] ** 2
         return self.points(np.unique(np.concatenate([q_hat, folds])))
 
     def _branches(self, far: int = 0) -> list[Branch]:
-        """The stretches between folds, in the order of q̂."""
+        """Return the stretches between folds, in the order of q̂."""
         grid = self.grid(far)
         cuts = [0, *_turns(grid.alpha).tolist(), grid.alpha.size - 1]
         if len(cuts) > 2:
@@ -336,7 +390,7 @@ class SolutionCurve:
 
     @cached_property
     def problem(self) -> str:
-        """Which property of every solution curve this one lacks, in words; empty if none."""
+        """The property of every solution curve that this one lacks, in words; empty if none."""
         if self.until < np.inf:
             return ""
         rising = [branch.rising for branch in self.branches()]
@@ -363,36 +417,39 @@ class SolutionCurve:
         if not self.perfect:
             return np.inf
         end = float(self.grid(0).q_hat[-1])
-        q_hat = np.geomspace(end, max(2 * end, LOST_IN_ROUNDING / self.weights.slowest_fall), 300)
-        return float((q_hat / self.channel(self.weights.bound(q_hat))[0]).max())
+        q_hat = np.geomspace(
+            end, max(2 * end, LARGEST_MINUS_LOG_V / self.weights.slowest_fall), 300
+        )
+        information, _ = self.channel(self.weights.bound(q_hat))
+        return float((q_hat / information).max())
 
     def _entropy_is_missing(self) -> bool:
-        """Whether H + ψ at the end of grid 0 is more than the fall of v from there on explains."""
+        """Say whether H + ψ at the end of grid 0 is more than the fall of v from there explains."""
         grid = self.grid(0)
         end = CurvePoints(*(part[-1:] for part in grid))
-        half = 0.5 * self.teacher.reduced_rank
-        psi = end.free_entropy - end.alpha * end.channel_entropy - half * end.q_hat * end.v
-        unknown = self.weights.known_entropy + psi
-        explained = half * end.v / self.weights.slowest_fall
-        allowed = UNEXPLAINED_ENTROPY * self.weights.known_entropy + self.entropy_uncertainty(end)
+        H = self.weights.known_entropy
+        unknown = H + self._psi(end)
+        explained = 0.5 * self.teacher.reduced_rank * end.v / self.weights.slowest_fall
+        allowed = ENTROPY_ROUNDING * H + self.entropy_uncertainty(end)
         # v falls at half the rate of its limit or more, by the choice of the last q̂.
         return bool((unknown > 2 * explained + allowed)[0])
 
 
 def _turns(alpha: AnyArray) -> AnyArray:
-    """The indices at which α (n,) stops rising or stops falling."""
+    """Return the indices at which α (n,) stops rising or stops falling."""
     rising = np.diff(alpha) > 0
     return np.flatnonzero(rising[1:] != rising[:-1]) + 1
 
 
 def _certain_cuts(cuts: list[int], log_alpha: AnyArray, uncertainty: AnyArray) -> list[int]:
-    """The turns of ln α (n,) that are folds, with both ends of the curve.
+    """Keep the turns of ln α (n,) that are folds, with both ends of the curve.
 
     A turn and the next one are no folds if α, all the way between, differs from theirs by no more
     than its uncertainty. The pair that is least certain goes first.
     """
 
     def certain_height(i: int, j: int) -> float:
+        """Return how far α leaves both turns between them, beyond its uncertainty."""
         between = slice(i, j + 1)
         turns = np.array([[i], [j]])
         apart = np.abs(log_alpha[between] - log_alpha[turns])
@@ -413,7 +470,7 @@ def _certain_cuts(cuts: list[int], log_alpha: AnyArray, uncertainty: AnyArray) -
 
 
 def _cell_of(branch: Branch, places: AnyArray, alpha: AnyArray, wanted: AnyArray) -> AnyArray:
-    """The right end of the cell of the grid in which the branch has each wanted α (n,)."""
+    """Return the right node (n,) of the cell in which the branch has each wanted α (n,)."""
     first, last = np.searchsorted(places, (branch.low, branch.high))
     direction = 1 if branch.rising else -1
     climb = np.maximum.accumulate(direction * alpha[first : last + 1])
@@ -434,7 +491,10 @@ class FalsePosition:
     height_b: AnyArray
 
     def solve(self, height: Callable[[AnyArray, AnyArray], AnyArray]) -> AnyArray:
-        """The roots; `height` takes places and the indices of the functions to evaluate there."""
+        """Return the roots.
+
+        `height` takes places (m,) and the indices (m,) of the functions to evaluate there.
+        """
         root = np.where(np.abs(self.height_a) < np.abs(self.height_b), self.a, self.b)
         going = np.flatnonzero(self.height_a * self.height_b < 0)
         for _ in range(MOST_FALSE_POSITIONS):
@@ -445,19 +505,23 @@ class FalsePosition:
             new_height = height(new, going)
             root[going] = new
             self._replace(going, new, new_height)
-            going = going[(new_height != 0) & (moved > SAME_PLACE)]
+            going = going[(new_height != 0) & (moved > LOG_Q_HAT_TOLERANCE)]
         return root
 
     def _secant(self, going: AnyArray) -> AnyArray:
-        """Where the line through both ends of the bracket is zero."""
-        a, b = self.a[going], self.b[going]
-        height_a, height_b = self.height_a[going], self.height_b[going]
+        """Return the zero of the line through both ends of the bracket."""
+        a = self.a[going]
+        b = self.b[going]
+        height_a = self.height_a[going]
+        height_b = self.height_b[going]
         return np.asarray(b - height_b * (b - a) / (height_b - height_a))
 
     def _replace(self, going: AnyArray, new: AnyArray, new_height: AnyArray) -> None:
         """Take the new iterate as b; a stays, of less height, if it is on the other side still."""
-        a, b = self.a[going], self.b[going]
-        height_a, height_b = self.height_a[going], self.height_b[going]
+        a = self.a[going]
+        b = self.b[going]
+        height_a = self.height_a[going]
+        height_b = self.height_b[going]
         same_side = (new_height > 0) == (height_b > 0)
         kept = 1 - new_height / height_b
         lowered = height_a * np.where(kept > 0, kept, 0.5)
@@ -471,13 +535,30 @@ class FalsePosition:
 def curve_of(
     teacher: AnyTeacher, log2_points: int | None = None, until: float = np.inf
 ) -> SolutionCurve:
-    """The solution curve of `teacher`, up to some q̂; `log2_points` matters for k ≥ 4 only."""
-    first = effort(teacher).first
-    return SolutionCurve(teacher, log2_points if first and log2_points else first, until)
+    """Return the solution curve of `teacher`, kept for the next call.
+
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+    log2_points : int, optional
+        The points of a replicate are 2 to this power: it matters for k ≥ 4 only. By default it is
+        the first level of the effort.
+    until : float, optional
+        The largest q̂.
+
+    Returns
+    -------
+    SolutionCurve
+    """
+    level = effort(teacher).first
+    is_sampled = level > 0
+    if is_sampled and log2_points:
+        level = log2_points
+    return SolutionCurve(teacher, level, until)
 
 
 def solution_curve(teacher: AnyTeacher, n_points: int = 400) -> pd.DataFrame:
-    """Every fixed point (α, q) as a table: q_hat, q, V, alpha, free_entropy, error, stable.
+    """Tabulate every fixed point (α, q): q_hat, q, V, alpha, free_entropy, error, stable.
 
     Parameters
     ----------
@@ -505,7 +586,13 @@ def solution_curve(teacher: AnyTeacher, n_points: int = 400) -> pd.DataFrame:
     grid = curve.grid(0)
     sensible = grid.q_hat[(grid.q_hat > 1e-4) & (grid.alpha < 1e6)]
     points = curve.points(np.geomspace(sensible[0], sensible[-1], n_points))
-    columns = {"q_hat": points.q_hat, "q": points.q, "V": points.v, "alpha": points.alpha}
-    columns |= {"free_entropy": points.free_entropy, "generalisation_error": curve.errors(points.v)}
-    rising = np.gradient(points.alpha, np.log(points.q_hat)) > 0
-    return pd.DataFrame(columns | {"stable": rising})
+    columns = {
+        "q_hat": points.q_hat,
+        "q": points.q,
+        "V": points.v,
+        "alpha": points.alpha,
+        "free_entropy": points.free_entropy,
+        "generalisation_error": curve.errors(points.v),
+        "stable": np.gradient(points.alpha, np.log(points.q_hat)) > 0,
+    }
+    return pd.DataFrame(columns)

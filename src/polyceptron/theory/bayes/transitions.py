@@ -22,7 +22,7 @@ are recovered together with all others. Strong ones may jump before, to an overl
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -40,7 +40,7 @@ from polyceptron.theory.bayes.solution_curve import Branch, CurvePoints, Solutio
 
 @dataclass(frozen=True, repr=False)
 class Transitions(ShortDisplay):
-    """α_IT and α_algo with their uncertainties; both None where there is no transition."""
+    """α_IT and α_algo with their uncertainties; both are None where there is no transition."""
 
     model: str
     n_classes: int
@@ -52,17 +52,22 @@ class Transitions(ShortDisplay):
     alpha_algo_uncertainty: float | None
     status: str
 
-    def as_dict(self) -> dict[str, Any]:
-        """The fields by name."""
+    def as_dict(self) -> dict[str, object]:
+        """Return the fields by name."""
         return asdict(self)
 
     def phase(self, alpha: float) -> str:
-        """ "impossible", "hard" or "easy" (perfect) learning at α ("no transition" if none)."""
+        """Return how perfect learning is at α: "impossible", "hard" or "easy".
+
+        Without a transition it is "no transition" at every α.
+        """
         if self.alpha_it is None or self.alpha_algo is None:
             return "no transition"
         if alpha < self.alpha_it:
             return "impossible"
-        return "hard" if alpha < self.alpha_algo else "easy"
+        if alpha < self.alpha_algo:
+            return "hard"
+        return "easy"
 
 
 class JumpPoint(NamedTuple):
@@ -81,17 +86,25 @@ class Jumps(NamedTuple):
 
     @property
     def consistent(self) -> bool:
-        """Whether jumps are in order and the best error makes its last one first."""
+        """Say whether jumps are in the order of α and α_IT ≤ α_algo within their uncertainties."""
         if not self.optimal or not self.amp:
             return not self.optimal and not self.amp
-        it, algo = self.optimal[-1], self.amp[-1]
-        in_order = list(self.optimal) == sorted(self.optimal) and list(self.amp) == sorted(self.amp)
-        return in_order and it.alpha - it.uncertainty <= algo.alpha + algo.uncertainty
+        if list(self.optimal) != sorted(self.optimal) or list(self.amp) != sorted(self.amp):
+            return False
+        it = self.optimal[-1]
+        algo = self.amp[-1]
+        return it.alpha - it.uncertainty <= algo.alpha + algo.uncertainty
+
+    def last(self) -> tuple[JumpPoint | None, JumpPoint | None]:
+        """Return α_IT and α_algo, None where there is no jump."""
+        it = self.optimal[-1] if self.optimal else None
+        algo = self.amp[-1] if self.amp else None
+        return it, algo
 
 
 @with_one_blas_thread
 def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
-    """α_IT and α_algo of a teacher.
+    """Compute α_IT and α_algo of a teacher.
 
     Parameters
     ----------
@@ -112,9 +125,8 @@ def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
     >>> transitions(Teacher(3, "gaussian")).alpha_it is None
     True
     """
-    found = all_jumps(teacher, tol)
-    it = found.optimal[-1] if found.optimal else None
-    algo = found.amp[-1] if found.amp else None
+    jumps = all_jumps(teacher, tol)
+    it, algo = jumps.last()
     return Transitions(
         model=teacher.model,
         n_classes=teacher.n_classes,
@@ -124,19 +136,19 @@ def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
         alpha_it_uncertainty=None if it is None else it.uncertainty,
         alpha_algo=None if algo is None else algo.alpha,
         alpha_algo_uncertainty=None if algo is None else algo.uncertainty,
-        status=str(found.status),
+        status=str(jumps.status),
     )
 
 
 @with_one_blas_thread
 def all_jumps(teacher: AnyTeacher, tol: float | None = None) -> Jumps:
-    """Every α at which the best error, or that of message passing, jumps.
+    """Find every α at which the best error, or that of message passing, jumps.
 
     Parameters
     ----------
     teacher : Teacher or Perceptron
     tol : float, optional
-        Of α_IT and α_algo, as in `transitions`.
+        The wanted uncertainty of α_IT and α_algo, as in `transitions`.
 
     Returns
     -------
@@ -152,19 +164,19 @@ def all_jumps(teacher: AnyTeacher, tol: float | None = None) -> Jumps:
     check_teacher(teacher)
     work = effort(teacher)
     tol = check_tolerance(tol, work.transition)
-    found = Jumps((), (), Status.OK)
+    jumps = Jumps((), (), Status.OK)
     if teacher.prior.gaussian:
-        return found
+        return jumps
     for level in steps(range(work.first, work.last + 1, 2), growth=4):
         curve = solution_curve.curve_of(teacher, level)
-        found = _jumps_of(curve, tol)
-        if found.status is Status.OK or curve.overlooked_below == np.inf:
+        jumps = _jumps_of(curve, tol)
+        if jumps.status is Status.OK or curve.overlooked_below == np.inf:
             break
-    return found
+    return jumps
 
 
 def _jumps_of(curve: SolutionCurve, tol: float) -> Jumps:
-    """The jumps of one curve, with the status that they deserve."""
+    """Return the jumps of one curve, with the status that they deserve."""
     ends_in_fold = [branch for branch in curve.branches() if branch.rising]
     if not curve.perfect:
         ends_in_fold.pop()
@@ -173,19 +185,25 @@ def _jumps_of(curve: SolutionCurve, tol: float) -> Jumps:
         return Jumps((), (), status)
     highest = max(branch.alpha_high for branch in ends_in_fold)
     branches = curve.branches(curve.how_far(highest))  # those on which the highest state is too
-    optimal = tuple(_takeovers(curve, [branch for branch in branches if branch.rising]))
+    rising = [branch for branch in branches if branch.rising]
+    optimal = tuple(_takeovers(curve, rising))
     amp = tuple(_record_humps(curve, ends_in_fold))
-    found = Jumps(optimal, amp, Status.OK)
-    overlooked = optimal and optimal[-1].alpha < curve.overlooked_below
-    if curve.problem or overlooked or not found.consistent:
-        return found._replace(status=Status.INCONSISTENT)
-    if max(optimal[-1].uncertainty, amp[-1].uncertainty) > tol:
-        return found._replace(status=Status.TOLERANCE_NOT_MET)
-    return found
+    jumps = Jumps(optimal, amp, Status.OK)
+    return jumps._replace(status=_status_of(curve, jumps, tol))
+
+
+def _status_of(curve: SolutionCurve, jumps: Jumps, tol: float) -> Status:
+    """Return the status of the jumps of a curve with folds; `jumps.amp` is not empty."""
+    overlooked = jumps.optimal and jumps.optimal[-1].alpha < curve.overlooked_below
+    if curve.problem or overlooked or not jumps.consistent:
+        return Status.INCONSISTENT
+    if max(jumps.optimal[-1].uncertainty, jumps.amp[-1].uncertainty) > tol:
+        return Status.TOLERANCE_NOT_MET
+    return Status.OK
 
 
 def _record_humps(curve: SolutionCurve, ends_in_fold: list[Branch]) -> Iterator[JumpPoint]:
-    """The humps above all earlier ones, where message passing leaves its branch."""
+    """Yield the humps above all earlier ones, where message passing leaves its branch."""
     highest = 0.0
     for branch in ends_in_fold:
         if branch.alpha_high > highest:
@@ -196,7 +214,7 @@ def _record_humps(curve: SolutionCurve, ends_in_fold: list[Branch]) -> Iterator[
 
 
 def _takeovers(curve: SolutionCurve, rising: list[Branch]) -> Iterator[JumpPoint]:
-    """The α at which the state of largest free entropy changes, from the lowest overlap on.
+    """Yield the α at which the state of largest free entropy changes, from the lowest overlap on.
 
     Along a branch the lead of its Φ over that of a state of larger overlap falls, so that each
     state takes over once at most. The first that does is followed next.
@@ -204,21 +222,33 @@ def _takeovers(curve: SolutionCurve, rising: list[Branch]) -> Iterator[JumpPoint
     states: list[Branch | None] = [*rising]
     if curve.perfect:
         states.append(None)  # perfect learning
-    place = 0
-    while place < len(states) - 1:
-        duels = []
-        for next_place in range(place + 1, len(states)):
-            branch = states[place]
-            assert branch is not None  # only the last state is perfect learning
-            takeover = Duel(curve, branch, states[next_place]).takeover()
-            if takeover is not None:
-                duels.append((takeover.alpha, -next_place, takeover))
-        if not duels:  # the branch never leads over any later one
-            place += 1
-            continue
-        _, negative_place, first = min(duels)
-        place = -negative_place
-        yield first
+    current = 0
+    while current < len(states) - 1:
+        first = _first_takeover(curve, states, current)
+        if first is None:  # the branch never leads over any later one
+            current += 1
+        else:
+            jump, current = first
+            yield jump
+
+
+def _first_takeover(
+    curve: SolutionCurve, states: list[Branch | None], current: int
+) -> tuple[JumpPoint, int] | None:
+    """Return the first jump from a state to one of larger overlap, and the number of that one.
+
+    Of two at the same α the state of larger overlap counts.
+    """
+    branch = states[current]
+    assert branch is not None  # only the last state is perfect learning
+    jumps = []
+    for number in range(current + 1, len(states)):
+        jump = Duel(curve, branch, states[number]).takeover()
+        if jump is not None:
+            jumps.append((jump, number))
+    if not jumps:
+        return None
+    return min(jumps, key=lambda jump_to: (jump_to[0].alpha, -jump_to[1]))
 
 
 class Duel(NamedTuple):
@@ -229,48 +259,57 @@ class Duel(NamedTuple):
     rival: Branch | None  # None is perfect learning
 
     def takeover(self) -> JumpPoint | None:
-        """Where the rival takes over, if it does while both exist."""
-        low = self.branch.low
-        high = self.branch.high
-        if self.rival is not None:
-            if self.branch.alpha_high <= self.rival.alpha_low:
-                return None  # it ends before the rival begins
-            if self.branch.alpha_low >= self.rival.alpha_high:
-                return None
-            if self.branch.alpha_low < self.rival.alpha_low:
-                low = self._place(self.rival.alpha_low)
-            if self.rival.alpha_high < self.branch.alpha_high:
-                high = self._place(self.rival.alpha_high)
+        """Return the point where the rival takes over, if it does while both exist."""
+        both = self._where_both_exist()
+        if both is None:
+            return None
+        low, high = both
         if self.lead(low) <= 0:
             return None
         if self.lead(high) <= 0:
-            high = float(brentq(self.lead, low, high, xtol=1e-14))
-        elif high < self.branch.high:
+            return self._jump(float(brentq(self.lead, low, high, xtol=1e-14)))
+        if high < self.branch.high:
             return None  # the rival ends first, and never leads
         return self._jump(high)
 
-    def lead(self, log_q_hat: float) -> float:
-        """Φ of the branch at ln q̂ less that of the rival at the same α."""
-        at = self.curve.points(np.exp([log_q_hat]))
+    def _where_both_exist(self) -> tuple[float, float] | None:
+        """Return the part of the branch, in ln q̂, at whose α the rival exists; None if none is."""
+        low = self.branch.low
+        high = self.branch.high
         if self.rival is None:
-            ahead = self.curve.perfect_entropy(at.alpha)
+            return low, high
+        if self.branch.alpha_high <= self.rival.alpha_low:
+            return None  # the branch ends before the rival begins
+        if self.branch.alpha_low >= self.rival.alpha_high:
+            return None
+        if self.branch.alpha_low < self.rival.alpha_low:
+            low = self._place(self.rival.alpha_low)
+        if self.rival.alpha_high < self.branch.alpha_high:
+            high = self._place(self.rival.alpha_high)
+        return low, high
+
+    def lead(self, log_q_hat: float) -> float:
+        """Return Φ of the branch at ln q̂ less that of the rival at the same α."""
+        point = self.curve.points(np.exp([log_q_hat]))
+        if self.rival is None:
+            ahead = self.curve.perfect_entropy(point.alpha)
         else:
-            ahead = self.curve.meet([self.rival], at.alpha).free_entropy
-        return float((at.free_entropy - ahead)[0])
+            ahead = self.curve.meet([self.rival], point.alpha).free_entropy
+        return float((point.free_entropy - ahead)[0])
 
     def _place(self, alpha: float) -> float:
-        """ln q̂ at which the branch has α."""
+        """Return the ln q̂ at which the branch has α."""
         return float(np.log(self.curve.meet([self.branch], np.array([alpha])).q_hat[0]))
 
     def _jump(self, log_q_hat: float) -> JumpPoint:
-        """α there; it is off by the uncertainty of the lead over its slope."""
-        at: CurvePoints = self.curve.points(np.exp([log_q_hat]))
-        uncertainty = float(self.curve.entropy_uncertainty(at)[0])
+        """Return α at ln q̂; it is off by the uncertainty of the lead over its slope."""
+        point: CurvePoints = self.curve.points(np.exp([log_q_hat]))
+        uncertainty = float(self.curve.entropy_uncertainty(point)[0])
         if self.rival is None:
             rival_slope = self.curve.channel.known_entropy
         else:
-            met = self.curve.meet([self.rival], at.alpha)
+            met = self.curve.meet([self.rival], point.alpha)
             rival_slope = float(met.channel_entropy[0])
             uncertainty *= 2  # the rival's is as large
-        slope = abs(float(at.channel_entropy[0]) - rival_slope)
-        return JumpPoint(float(at.alpha[0]), uncertainty / max(slope, 1e-300))
+        slope = abs(float(point.channel_entropy[0]) - rival_slope)
+        return JumpPoint(float(point.alpha[0]), uncertainty / max(slope, 1e-300))
