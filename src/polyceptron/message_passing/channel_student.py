@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +46,7 @@ class _TabulatedStudent:
     noise: float
     guess: float
 
-    def __call__(self, omega: Array, y: Labels, V: Any) -> tuple[Array, Array]:
+    def __call__(self, omega: Array, y: Labels, V: float) -> tuple[Array, Array]:
         """Return f (n, k) and −tr ∂f (n,) at fields ω (n, k)."""
         found = argmax_score(omega, y, math.sqrt(float(V) + self.noise), NODES_OF_TABULATED_CHANNEL)
         if self.guess == 0:

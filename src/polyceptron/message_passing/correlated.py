@@ -60,7 +60,7 @@ class Posterior:
 
     channel: Channel
     mean: Array
-    covariance: Any
+    covariance: float | Array
     cavity: Array
     variance: Array
     log_chance: Array

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -61,10 +60,10 @@ class AMPResult(ShortDisplay):
     scores: Array = field(default_factory=lambda: np.zeros((0, 0)))
     intercepts: Array = field(default_factory=lambda: np.zeros(0))
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> dict[str, str | bool | int | float]:
         """Return what the short display shows."""
         d, k = self.weights.shape
-        facts: dict[str, Any] = {
+        facts: dict[str, str | bool | int | float] = {
             "status": str(self.status),
             "dimension": d,
             "n_classes": k,

@@ -58,7 +58,7 @@ def rounds(
         law = weights(fields(law))
 
 
-def _check_steps(n_steps: Any) -> None:
+def _check_steps(n_steps: object) -> None:
     if isinstance(n_steps, bool) or not isinstance(n_steps, int) or not 0 <= n_steps <= 1_000_000:
         raise InvalidInput(f"n_steps must be a whole number from 0 to 1000000, got {n_steps!r}")
 
