@@ -438,8 +438,8 @@ MUTATIONS = [
     Mutation(
         "overlaps: k directions instead of k − 1",
         "fit/overlaps.py",
-        "size = W.shape[0] * (W.shape[1] - 1)",
-        "size = W.shape[0] * W.shape[1]",
+        "size = d * (k - 1)",
+        "size = d * k",
         "tests/unit/fit/test_overlaps.py",
     ),
     Mutation(

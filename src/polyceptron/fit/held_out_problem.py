@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -77,7 +77,9 @@ class HeldOutProblem(NamedTuple):
         return rho
 
 
-def even_splits(y: Labels, count: int, seed: int | np.random.RandomState) -> list[Split]:
+def even_splits(
+    y: Labels, count: int | np.integer[Any], seed: int | np.random.RandomState
+) -> list[Split]:
     """Return folds over which each class is dealt as evenly as it goes.
 
     Parameters

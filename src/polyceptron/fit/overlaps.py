@@ -29,6 +29,7 @@ P(argmax s = y | g, t) = Σ_l Z_l(g, ν) P(y = l | t).
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ from scipy.special import ndtri
 from polyceptron.checks import as_numbers, check_tolerance, difference_basis
 from polyceptron.data.sparse_checks import compressed_rows
 from polyceptron.errors import InvalidInput
-from polyceptron.numerics import Array
+from polyceptron.numerics import TINY, Array
 from polyceptron.numerics.estimate import estimate_from_replicates, uniform_replicates
 from polyceptron.numerics.orthant import GRID, win_probabilities
 from polyceptron.problem.channels import Channel, as_channel
@@ -46,8 +47,14 @@ from polyceptron.problem.order import PaperMatrices
 from polyceptron.problem.spectrum import as_spectrum
 from polyceptron.sides.generalisation import generalisation_error
 
-DEFAULT_TOL, DEFAULT_TOL_MANY = 1e-3, 3e-3  # up to 5 classes, above: less than instances differ
+# Uncertainty at which sampling stops, up to 5 classes and above: less than instances differ by.
+DEFAULT_TOL = 1e-3
+DEFAULT_TOL_MANY = 3e-3
 _SAME = 1e-13  # weights that agree with the teacher's to this relative precision make no errors
+ROUNDING_OF_ANGLE = 1e-15  # absolute, of an error
+ROUNDING_OF_INTEGRALS = 1e-14  # absolute, of an error
+N_REPLICATES = 16  # of quasi-Monte Carlo, which show its error
+POINTS_TO_SEE = 5.0  # what has more than 5/n is seen by one of n points in 99 of 100 cases
 _MEMORY = 400_000  # numbers in the largest temporary
 _FLAT = 1e-7  # least noise per class direction (of 1) that the smooth integrand resolves
 
@@ -61,9 +68,11 @@ class Overlaps(NamedTuple):
 
     @property
     def correlation(self) -> float:
-        """ρ = m/√(q·teacher), 0 for zero weights."""
+        """Return ρ = m/√(q·teacher), 0 for zero weights."""
         scale = math.sqrt(self.q * self.teacher)
-        return min(1.0, max(-1.0, self.m / scale)) if scale > 0 else 0.0
+        if scale == 0:
+            return 0.0
+        return _clipped(self.m / scale, -1.0, 1.0)
 
 
 class ErrorEstimate(NamedTuple):
@@ -73,21 +82,42 @@ class ErrorEstimate(NamedTuple):
     uncertainty: float
 
 
-def overlaps(weights: Any, teacher_weights: Any, features: Any = "isotropic") -> Overlaps:
-    """m and q of weights (d, k) with teacher weights (d, k), in the covariance of the features.
+def _clipped(number: float, low: float, high: float) -> float:
+    """Return a number, or the end of the interval [low, high] that it is beyond."""
+    return min(high, max(low, number))
 
+
+def overlaps(weights: Any, teacher_weights: Any, features: Any = "isotropic") -> Overlaps:
+    """Return m and q of weights with those of a teacher, in the covariance of the features.
+
+    Parameters
+    ----------
+    weights, teacher_weights : array_like (d, k)
+    features : str, array_like or Spectrum
+
+    Returns
+    -------
+    Overlaps
+
+    Examples
+    --------
     >>> overlaps([[2.0, 0.0]], [[1.0, -1.0]])
     Overlaps(m=2.0, q=2.0, teacher=2.0)
     """
     W, T = _differences(weights, teacher_weights, features)
-    size = W.shape[0] * (W.shape[1] - 1)
-    return Overlaps(*(float(np.vdot(a, b)) / size for a, b in ((W, T), (W, W), (T, T))))
+    d, k = W.shape
+    size = d * (k - 1)
+    return Overlaps(
+        m=float(np.vdot(W, T)) / size,
+        q=float(np.vdot(W, W)) / size,
+        teacher=float(np.vdot(T, T)) / size,
+    )
 
 
 def overlap_matrices(
     weights: Any, teacher_weights: Any, features: Any = "isotropic"
 ) -> PaperMatrices:
-    """m and q of fitted weights as the paper writes them, each entry measured.
+    """Return m and q of fitted weights as the paper writes them, each entry measured.
 
     There is no V: it is (1/d) tr of the inverse Hessian of the fit, which its data and loss decide
     and its weights alone do not.
@@ -108,7 +138,8 @@ def overlap_matrices(
     array([[4.]])
     """
     W, T = _differences(weights, teacher_weights, features)
-    W, T = W[:, :-1] - W[:, -1:], T[:, :-1] - T[:, -1:]
+    W = W[:, :-1] - W[:, -1:]
+    T = T[:, :-1] - T[:, -1:]
     return PaperMatrices(W.T @ T / len(W), W.T @ W / len(W))
 
 
@@ -121,21 +152,21 @@ def exact_generalisation_error(
     tol: float | None = None,
     seed: int = 0,
 ) -> ErrorEstimate:
-    """ε of the classifier argmax(weightsᵀx) on labels drawn by a teacher, without a test set.
+    """Return ε of the classifier argmax(weightsᵀx) on a teacher's labels, without a test set.
 
     Parameters
     ----------
     weights, teacher_weights : array of shape (d, k)
-        Of the student, and those that labelled the data. Ties go to the first class.
+        Weights of the student, and those that labelled the data. Ties go to the first class.
     noise : str or Channel, default="none"
-        Of the labels; without it ε is the error for the rule argmax(teacher_weightsᵀx).
+        The noise of the labels; without it ε is the error for the rule argmax(teacher_weightsᵀx).
     features : str or Spectrum, default="isotropic"
-        Of x; what they hide of the teacher is in `teacher.channel`, not in them.
+        The covariance of x; what features hide of the teacher is in `teacher.channel`, not in them.
     tol : float, default=None
         Where quasi-Monte Carlo is needed, for k ≥ 4 or a noise that is neither Gaussian nor flips,
         the uncertainty to stop at.
     seed : int, default=0
-        Of its random numbers.
+        Seed of its random numbers.
 
     Returns
     -------
@@ -150,51 +181,83 @@ def exact_generalisation_error(
     W, T = _differences(weights, teacher_weights, features)
     d, k = W.shape
     channel = as_channel(noise)
-    variance, guesses = channel.utility_variance, k * channel.guess(k)
+    variance = channel.utility_variance
+    guesses = k * channel.guess(k)
     tol = check_tolerance(tol, DEFAULT_TOL if k <= 5 else DEFAULT_TOL_MANY)
     size = float(np.linalg.norm(T))
-    W, T = (one / max(float(np.abs(one).max()), 1e-300) for one in (W, T))  # labels see no scale
-    W, T = (one / (float(np.linalg.norm(one)) or 1.0) for one in (W, T))
+    W = _unit(W)  # labels see no scale
+    T = _unit(T)
     if not T.any():
         raise InvalidInput("the teacher's weights are the same for every class: it has no rule")
     if variance is None:
         T = T * (size / math.sqrt(d))
         return _sampled_error(W.T @ W, T.T @ T, W.T @ T, channel, tol, seed)
     # In units of the teacher's norm, per class direction.
-    added = variance * d / size / size if variance > 0 else 0.0
-    found = _utility_error(W, T, added, tol, seed)
-    value = (1 - guesses) * found.value + guesses * (1 - 1 / k)
-    return ErrorEstimate(value, (1 - guesses) * found.uncertainty)
+    added = 0.0
+    if variance > 0:
+        added = variance * d / size / size
+    unguessed = _utility_error(W, T, added, tol, seed)
+    value = (1 - guesses) * unguessed.value + guesses * (1 - 1 / k)
+    return ErrorEstimate(value, (1 - guesses) * unguessed.uncertainty)
+
+
+def _unit(weights: Array) -> Array:
+    """Return weights (d, k) of norm 1, or zeros; huge and tiny entries do not overflow."""
+    scaled = weights / max(float(np.abs(weights).max()), TINY)
+    norm = float(np.linalg.norm(scaled))
+    if norm == 0:
+        return np.asarray(scaled)
+    return np.asarray(scaled / norm)
 
 
 def _utility_error(W: Array, T: Array, added: float, tol: float, seed: int) -> ErrorEstimate:
-    """P(argmax Wᵀx ≠ argmax(Tᵀx + √added ξ)) for unit weights W, T (d, k)."""
+    """Return P(argmax Wᵀx ≠ argmax(Tᵀx + √added ξ)) for unit weights W, T (d, k)."""
     k = W.shape[1]
     if added == 0 and np.abs(W - T).max() <= _SAME:
         return ErrorEstimate(0.0, _SAME)
     if k == 2:
-        # The angle between unit vectors, the teacher's lengthened by noise in another direction;
-        # without noise, half of it is atan2(‖u − v‖, ‖u + v‖): accurate near 0.
-        angle = 2 * math.atan2(float(np.linalg.norm(W - T)), float(np.linalg.norm(W + T)))
-        if added > 0:
-            rho = float(np.vdot(W, T))
-            angle = math.atan2(math.sqrt(max(1 + added - rho * rho, 0.0)), rho)
-        return ErrorEstimate(angle / math.pi if W.any() else 0.5, 1e-15)
-    student, teacher, cross = W.T @ W, T.T @ T + added * (np.eye(k) - 1 / k), W.T @ T
-    spreads = [np.linalg.eigvalsh(gram) for gram in (student, teacher)]
-    if k == 3 and all(v[1] > 1e-9 * v[2] for v in spreads):  # no orthant is flat
-        coarse, fine = (
-            sum(_class_share(l, student, teacher, cross, step) for l in range(3))
-            for step in (1 / 8, 1 / 16)
-        )
-        return ErrorEstimate(min(1.0, max(0.0, 1 - fine)), abs(fine - coarse) + 1e-14)
+        return _error_of_two_classes(W, T, added)
+    student = W.T @ W
+    teacher = T.T @ T + added * (np.eye(k) - 1 / k)
+    cross = W.T @ T
+    if k == 3 and not _is_flat(student) and not _is_flat(teacher):
+        return _error_of_three_classes(student, teacher, cross)
     return _sampled_error(student, teacher, cross, None, tol, seed)
 
 
+def _error_of_two_classes(W: Array, T: Array, added: float) -> ErrorEstimate:
+    """Return arccos(ρ)/π, the angle between unit vectors over π.
+
+    Noise lengthens the teacher's vector in another direction. Without noise, half the angle is
+    atan2(‖u − v‖, ‖u + v‖), which is accurate near 0.
+    """
+    if not W.any():
+        return ErrorEstimate(0.5, ROUNDING_OF_ANGLE)
+    if added > 0:
+        rho = float(np.vdot(W, T))
+        angle = math.atan2(math.sqrt(max(1 + added - rho * rho, 0.0)), rho)
+    else:
+        angle = 2 * math.atan2(float(np.linalg.norm(W - T)), float(np.linalg.norm(W + T)))
+    return ErrorEstimate(angle / math.pi, ROUNDING_OF_ANGLE)
+
+
+def _is_flat(gram: Array) -> bool:
+    """Return whether the fields of three classes, of covariance (3, 3), lie on a line."""
+    _, middle, largest = np.linalg.eigvalsh(gram)
+    return bool(middle <= 1e-9 * largest)
+
+
+def _error_of_three_classes(student: Array, teacher: Array, cross: Array) -> ErrorEstimate:
+    """Return ε by orthant probabilities, and its change when the step is halved."""
+    coarse = sum(_class_share(label, student, teacher, cross, 1 / 8) for label in range(3))
+    fine = sum(_class_share(label, student, teacher, cross, 1 / 16) for label in range(3))
+    return ErrorEstimate(_clipped(1 - fine, 0.0, 1.0), abs(fine - coarse) + ROUNDING_OF_INTEGRALS)
+
+
 def _differences(weights: Any, teacher_weights: Any, features: Any) -> tuple[Array, Array]:
-    """Both without their part common to all classes, of features of unit variance."""
-    given = {"weights": weights, "teacher weights": teacher_weights}  # thin: sparse ones are filled
-    W, T = (as_numbers(_filled(one, name), name).astype(float) for name, one in given.items())
+    """Return both (d, k) without the part common to all classes, for features of variance 1."""
+    W = _numbers(weights, "weights")
+    T = _numbers(teacher_weights, "teacher weights")
     if W.ndim != 2 or W.shape != T.shape or W.shape[1] < 2:
         raise InvalidInput(
             f"weights and teacher weights must both be (dimension, classes), got {W.shape} "
@@ -203,25 +266,36 @@ def _differences(weights: Any, teacher_weights: Any, features: Any) -> tuple[Arr
     if not (np.isfinite(W).all() and np.isfinite(T).all()):
         raise InvalidInput("weights must be finite")
     spectrum = as_spectrum(features)
-    size = 1.0 if spectrum.isotropic else spectrum.deviations(len(W))
-    return (W - W.mean(1, keepdims=True)) * size, (T - T.mean(1, keepdims=True)) * size
+    W = W - W.mean(1, keepdims=True)
+    T = T - T.mean(1, keepdims=True)
+    if spectrum.isotropic:
+        return W, T
+    deviations = spectrum.deviations(len(W))
+    return W * deviations, T * deviations
 
 
-def _filled(weights: Any, name: str) -> Any:
-    """Weights as they are, or those of a sparse matrix as an array (d, k)."""
+def _numbers(weights: Any, name: str) -> Array:
+    """Return weights as doubles (d, k); those of a sparse matrix are filled, since k is small."""
     if hasattr(weights, "tocsr"):
-        return compressed_rows(weights, name).toarray()
-    return weights
+        weights = compressed_rows(weights, name).toarray()
+    return as_numbers(weights, name).astype(float)
 
 
 def _class_share(label: int, student: Array, teacher: Array, cross: Array, step: float) -> float:
-    """P(label wins both), by Plackett's identity along τ in [0, 1]."""
+    """Return P(label wins both), by Plackett's identity along τ in [0, 1].
+
+    x are the two student differences and y the two teacher differences, of variance 1; a is the
+    correlation within x, b within y, and c (2, 2) that between them at τ = 1.
+    """
     D = np.delete(np.eye(3)[label] - np.eye(3), label, axis=0)  # rows e_l − e_h
-    S, T, C = D @ student @ D.T, D @ teacher @ D.T, D @ cross @ D.T
-    s, t = np.sqrt(np.diag(S)), np.sqrt(np.diag(T))
-    a, b = S[0, 1] / (s[0] * s[1]), T[0, 1] / (t[0] * t[1])
+    S = D @ student @ D.T
+    T = D @ teacher @ D.T
+    C = D @ cross @ D.T
+    s = np.sqrt(np.diag(S))
+    t = np.sqrt(np.diag(T))
+    a = S[0, 1] / (s[0] * s[1])
+    b = T[0, 1] / (t[0] * t[1])
     c = np.clip(C / np.outer(s, t), -1.0, 1.0)
-    wedge = [0.25 + math.asin(min(1.0, max(-1.0, r))) / (2 * math.pi) for r in (a, b)]
     # Nodes and weights on [0, 1] that also serve integrands with a root in the denominator.
     x = np.arange(-3.6, 3.6 + step / 2, step)
     tau = 1 / (1 + np.exp(-math.pi * np.sinh(x)))
@@ -231,56 +305,127 @@ def _class_share(label: int, student: Array, teacher: Array, cross: Array, step:
         r = tau * c[i, j]
         free = np.maximum(1 - r * r, 1e-30)
         # Given x_i = y_j = 0, with the others' correlations p, q to x_i and u, v to y_j.
-        p, u = a, tau * c[1 - i, j]
-        q, v = tau * c[i, 1 - j], b
+        p = a
+        u = tau * c[1 - i, j]
+        q = tau * c[i, 1 - j]
+        v = b
         vx = 1 - (p * p - 2 * r * p * u + u * u) / free
         vy = 1 - (q * q - 2 * r * q * v + v * v) / free
         xy = tau * c[1 - i, 1 - j] - (p * q - r * (p * v + u * q) + u * v) / free
         spread = np.sqrt(np.maximum(vx, 1e-150)) * np.sqrt(np.maximum(vy, 1e-150))
         rho = np.clip(xy / spread, -1.0, 1.0)
         slope += c[i, j] * (0.25 + np.arcsin(rho) / (2 * math.pi)) / (2 * math.pi * np.sqrt(free))
-    return float(wedge[0] * wedge[1] + weight @ slope)
+    return float(_wedge(a) * _wedge(b) + weight @ slope)
+
+
+def _wedge(correlation: float) -> float:
+    """Return the probability 1/4 + arcsin(ρ)/2π that two normal numbers are both positive."""
+    return 0.25 + math.asin(_clipped(correlation, -1.0, 1.0)) / (2 * math.pi)
+
+
+class _Integrand(NamedTuple):
+    """A function of standard normal points (n, 2k − 2) whose mean is 1 − ε − `known`.
+
+    Something that no point has seen has a probability below `unseen_points` over their number: 0
+    for a smooth function.
+    """
+
+    function: Callable[[Array], Array]
+    known: float
+    unseen_points: float
 
 
 def _sampled_error(
     student: Array, teacher: Array, cross: Array, channel: Channel | None, tol: float, seed: int
 ) -> ErrorEstimate:
-    """ε from the k×k covariances of s, of t and between them; labels by a channel, or argmax t."""
-    k, basis = len(student), difference_basis(len(student))
-    S, T, C = (basis.T @ part @ basis for part in (student, teacher, cross))
-    # t = Aξ and s = Bξ + (what remains), for independent standard normal ξ.
+    """Return ε from the k×k covariances of s, of t and between them.
+
+    Labels are drawn by a channel, or they are argmax t where there is none.
+    """
+    basis = difference_basis(len(student))
+    S = basis.T @ student @ basis
+    T = basis.T @ teacher @ basis
+    C = basis.T @ cross @ basis
+    integrand = None
+    if channel is None:
+        integrand = _agreement_integrand(S, T, C, basis)
+    if integrand is None:
+        integrand = _label_integrand(S, T, C, basis, channel or as_channel("none"))
+    return _quasi_monte_carlo(integrand, 2 * len(S), tol, seed)
+
+
+def _agreement_integrand(S: Array, T: Array, C: Array, basis: Array) -> _Integrand | None:
+    """Return P(argmax s = argmax t | g, g') less that of the class-symmetric part.
+
+    S, T and C (k−1, k−1) are the covariances of the class differences of s, of t and between them.
+    None where these have too little noise in common, or no positive correlation.
+    """
+    r = len(S)
+    a = _scale(S)
+    b = _scale(T)
+    joint = np.block([[a * a * S, a * b * C], [a * b * C.T, b * b * T]])
+    noise = _noise_of(joint)
+    rho = float(np.trace(C)) * a * b / r
+    if noise <= _FLAT or not 0 < rho < 1:
+        return None
+    lift = np.kron(np.eye(2), basis) @ _common_first(joint, noise) / math.sqrt(noise)
+    twin = basis * math.sqrt(rho / (1 - rho))
+    known = 1 - float(generalisation_error(rho, r + 1))
+    return _Integrand(partial(_smooth_agreement, lift=lift, twin=twin), known, 0.0)
+
+
+def _label_integrand(S: Array, T: Array, C: Array, basis: Array, channel: Channel) -> _Integrand:
+    """Return P(argmax s = y | g, t) with labels y drawn by a channel from t.
+
+    With independent standard normal ξ, t = Aξ and s = Bξ + what remains.
+    """
     A = _root(T)
     B = C @ np.linalg.pinv(A, rcond=1e-12, hermitian=True)
-    rest, known = S - B @ B.T, 0.0
-    a, b = (math.sqrt((k - 1) / np.trace(part)) if part.any() else 1.0 for part in (S, T))
-    joint = np.block([[a * a * S, a * b * C], [a * b * C.T, b * b * T]])
-    noise = float(np.linalg.eigvalsh(joint)[0]) * (1 - 1e-6)
-    rho = float(np.trace(C)) * a * b / (k - 1)
-    if channel is None and noise > _FLAT and 0 < rho < 1:
-        known = 1 - float(generalisation_error(rho, k))
-        lift = np.kron(np.eye(2), basis) @ _common_first(joint, noise) / math.sqrt(noise)
-        integrand = partial(_smooth_agreement, lift=lift, twin=basis * math.sqrt(rho / (1 - rho)))
-    else:
-        noise = float(np.linalg.eigvalsh(rest)[0]) * (1 - 1e-6)
-        noise = noise if noise > _FLAT * float(np.trace(S)) else 0.0
-        own = basis @ np.hstack([B, _root(rest - noise * np.eye(k - 1))])
-        channel = as_channel("none") if channel is None else channel
-        integrand = partial(_label_chance, teacher=basis @ A, own=own, noise=noise, channel=channel)
-    sums, seen = np.zeros(16), 0
-    for log2_points in range(7, 13):  # the points of one are the first half of the next
-        points = ndtri(uniform_replicates(2 * k - 2, log2_points, seed, 16)[:, seen:])
-        sums += integrand(points.reshape(-1, 2 * k - 2)).reshape(16, -1).sum(1)
-        seen = 2**log2_points
-        found = estimate_from_replicates(sums / seen)
-        # What no point has seen has a probability below 5 over their number, in 99 of 100 cases.
-        uncertainty = max(float(found.uncertainty), 5 / (16 * seen) if noise == 0 else 0.0)
+    remaining = S - B @ B.T
+    noise = _noise_of(remaining)
+    unseen_points = 0.0
+    if noise <= _FLAT * float(np.trace(S)):
+        noise = 0.0
+        unseen_points = POINTS_TO_SEE
+    own = basis @ np.hstack([B, _root(remaining - noise * np.eye(len(S)))])
+    function = partial(_label_chance, teacher=basis @ A, own=own, noise=noise, channel=channel)
+    return _Integrand(function, 0.0, unseen_points)
+
+
+def _scale(covariance: Array) -> float:
+    """Return the factor that makes the mean variance of the fields 1; 1 for fields of 0."""
+    if not covariance.any():
+        return 1.0
+    return math.sqrt(len(covariance) / np.trace(covariance))
+
+
+def _noise_of(covariance: Array) -> float:
+    """Return the variance that all directions have, a little less than the least eigenvalue."""
+    return float(np.linalg.eigvalsh(covariance)[0]) * (1 - 1e-6)
+
+
+def _quasi_monte_carlo(
+    integrand: _Integrand, n_dimensions: int, tol: float, seed: int
+) -> ErrorEstimate:
+    """Double the points of each replicate until the uncertainty of ε is at most `tol`."""
+    sums = np.zeros(N_REPLICATES)
+    n_points = 0
+    for log2_points in range(7, 13):  # the points before are the first half of these
+        uniform = uniform_replicates(n_dimensions, log2_points, seed, N_REPLICATES)
+        points = ndtri(uniform[:, n_points:]).reshape(-1, n_dimensions)
+        sums += integrand.function(points).reshape(N_REPLICATES, -1).sum(1)
+        n_points = 2**log2_points
+        mean = estimate_from_replicates(sums / n_points)
+        unseen = integrand.unseen_points / (N_REPLICATES * n_points)
+        uncertainty = max(float(mean.uncertainty), unseen)
         if uncertainty <= tol:
             break
-    return ErrorEstimate(min(1.0, max(0.0, 1 - known - float(found.value))), uncertainty)
+    error = 1 - integrand.known - float(mean.value)
+    return ErrorEstimate(_clipped(error, 0.0, 1.0), uncertainty)
 
 
 def _root(covariance: Array) -> Array:
-    """The symmetric square root of a covariance, rounding below 0 cut off."""
+    """Return the symmetric square root of a covariance, rounding below 0 cut off."""
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
@@ -288,7 +433,10 @@ def _root(covariance: Array) -> Array:
 def _label_chance(
     points: Array, teacher: Array, own: Array, noise: float, channel: Channel
 ) -> Array:
-    """P(argmax s = y | g, t) at points (n, 2k−2): t from their first half, g from all of them."""
+    """Return P(argmax s = y | g, t) (n,) at points (n, 2k−2).
+
+    t comes from the first half of each point, g from all of it.
+    """
     chances = channel.chances(points[:, : teacher.shape[1]] @ teacher.T)
     g = points @ own.T
     if noise == 0:
@@ -297,22 +445,27 @@ def _label_chance(
 
 
 def _common_first(joint: Array, noise: float) -> Array:
-    """L (2r, 2r) with LLᵀ = joint − noise·I, whose first r columns carry what s and t share."""
+    """Return L (2r, 2r) with LLᵀ = joint − noise·I.
+
+    Its first r columns carry what s and t share.
+    """
     r = joint.shape[0] // 2
     turn = np.kron(np.array([[1.0, 1.0], [1.0, -1.0]]) / math.sqrt(2), np.eye(r))
     G = turn @ joint @ turn - noise * np.eye(2 * r)
     shared = _root(G[:r, :r])
     mixed = G[r:, :r] @ np.linalg.pinv(shared, rcond=1e-12, hermitian=True)
-    rest = _root(G[r:, r:] - mixed @ mixed.T)
-    return np.asarray(turn @ np.block([[shared, np.zeros((r, r))], [mixed, rest]]))
+    remaining = _root(G[r:, r:] - mixed @ mixed.T)
+    return np.asarray(turn @ np.block([[shared, np.zeros((r, r))], [mixed, remaining]]))
 
 
 def _smooth_agreement(points: Array, lift: Array, twin: Array) -> Array:
-    """Σ_l Z_l(g)Z_l(g') − Σ_l Z_l(g₀)² (n,), (g, g') = lift·point and g₀ = twin·point."""
+    """Return Σ_l Z_l(g)Z_l(g') − Σ_l Z_l(g₀)² (n,), (g, g') = lift·point and g₀ = twin·point."""
     k, r = twin.shape
-    parts, chunks = [], -(-len(points) * k * GRID.size // _MEMORY)
-    for part in np.array_split(points, chunks):
-        fields = part @ lift.T
-        both = win_probabilities(fields[:, :k]) * win_probabilities(fields[:, k:])
-        parts.append((both - win_probabilities(part[:, :r] @ twin.T) ** 2).sum(1))
-    return np.concatenate(parts)
+    n_chunks = math.ceil(len(points) * k * GRID.size / _MEMORY)
+    agreements = []
+    for chunk in np.array_split(points, n_chunks):
+        fields = chunk @ lift.T
+        agree = win_probabilities(fields[:, :k]) * win_probabilities(fields[:, k:])
+        symmetric = win_probabilities(chunk[:, :r] @ twin.T) ** 2
+        agreements.append((agree - symmetric).sum(1))
+    return np.concatenate(agreements)

@@ -45,7 +45,7 @@ class HoldingOut(NamedTuple):
         if self.cv is None:
             return self._default_splits(data, n_classes, every_fold)
         if isinstance(self.cv, int | np.integer):
-            return even_splits(data.y, int(self.cv), self.seed)
+            return even_splits(data.y, self.cv, self.seed)
         return self._given_splits(data)
 
     def fallback(self, data: TrainingData) -> list[Split] | None:
