@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -71,17 +71,26 @@ class Scaling:
 
     @classmethod
     def of(cls, moments: ColumnMoments, kind: str, *, centre: bool) -> Self:
-        """The scaling of a kind, 'standard', 'global' or 'none'."""
+        """Return the scaling of a kind, 'standard', 'global' or 'none'."""
         mean, spread, largest = moments
         # Below 1e-290 the reciprocal of the scale would overflow: as good as constant.
         varying = (spread > 10 * np.finfo(float).eps * largest) & (spread > 1e-290)
-        shift, unit = mean if centre else 0 * mean, 1.0
+        shift = 0 * mean
+        unit = 1.0
         if kind != "standard" and varying.any():
             most = float(spread[varying].max())
             unit = most * math.sqrt(((spread[varying] / most) ** 2).sum() / mean.size)
             spread = np.full(mean.size, unit)
-        scale = np.where(varying, spread, 1e300 if centre else unit)  # of their mean, its rounding
-        return cls(shift, scale, varying, unit if kind == "none" else 1.0)
+        scale_of_constants = unit
+        if centre:
+            shift = mean
+            scale_of_constants = (
+                1e300  # centred, what is left of them is the rounding of their mean
+            )
+        scale = np.where(varying, spread, scale_of_constants)
+        if kind != "none":
+            unit = 1.0
+        return cls(shift, scale, varying, unit)
 
     @staticmethod
     def kinds(asked: str, moments: ColumnMoments) -> list[str]:
@@ -90,22 +99,37 @@ class Scaling:
         One kind where all features have about the same deviation. Where half of them have nearly
         the same largest value, as pixels do, they have one unit, and so one scale.
         """
-        spread, most = moments.deviation, moments.largest
-        if asked != "auto" or spread.max() <= _ALIKE * spread.min():
-            return ["standard" if asked == "auto" else asked]
-        one_unit = np.median(most[spread > 0]) >= _ONE_UNIT * most.max()
-        return ["global", "standard"] if one_unit else ["standard", "global"]
+        if asked != "auto":
+            return [asked]
+        spread = moments.deviation
+        if spread.max() <= _ALIKE * spread.min():
+            return ["standard"]
+        largest = moments.largest
+        if np.median(largest[spread > 0]) >= _ONE_UNIT * largest.max():
+            return ["global", "standard"]
+        return ["standard", "global"]
 
     def design(
         self, X: Any, stretch: float = 1.0, constant: float | None = None, *, varying: bool = False
     ) -> Design:
-        """The scaled X times `stretch`, and a column of `constant·stretch` behind it.
+        """Return the scaled X times `stretch`, and a column of `constant·stretch` behind it.
 
-        Of all features, or of those that vary. A sparse X is not filled, and a design is scaled as
-        it is read.
+        Parameters
+        ----------
+        X : array, sparse matrix or Design (n, d)
+            A sparse one is not filled, and a design is scaled as it is read.
+        stretch : float, default=1.0
+        constant : float, optional
+            Without it there is no further column.
+        varying : bool, default=False
+            Whether to leave out the features that are constant.
         """
-        kept = self.varying if varying else np.full(self.shift.size, True)
-        column = None if constant is None else constant * stretch
+        kept = np.full(self.shift.size, True)
+        if varying:
+            kept = self.varying
+        column = None
+        if constant is not None:
+            column = constant * stretch
         if issparse(X) or isinstance(X, Design):
             return scaled(open_design(X), self.shift, self.scale / stretch, kept, column)
         return open_design(ScaleRows(self.shift, self.scale / stretch, kept, column)(X))
@@ -119,17 +143,19 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     intercept_: Array
     n_iter_: int
     n_features_in_: int
+    _dtype: np.dtype[np.float32] | np.dtype[np.float64]  # of the numbers that are shown
 
     def __sklearn_tags__(self) -> Any:
-        """Sparse input is welcome."""
+        """Return scikit-learn's tags, which say that sparse input is welcome."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
     def _check_training_data(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingData:
-        """X (n, d) as doubles or a design, classes' indices and weights; sets `classes_`."""
-        single = getattr(X, "dtype", None) == np.float32
-        self._dtype = np.dtype(np.float32 if single else np.float64)
+        """Return X (n, d) as doubles or a design, classes' indices and weights; set `classes_`."""
+        self._dtype = np.dtype(np.float64)
+        if is_single(X):
+            self._dtype = np.dtype(np.float32)
         X, large = _opened(X)
         y = label_array(y)
         if y.ndim == 2 and y.shape[1] == 1:
@@ -142,23 +168,25 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.n_features_in_ = X.dimension
             X.check_entries()
         check_classification_targets(y)
-        weights, labels, rows = None, y, np.arange(len(y))
+        weights = None
+        labels = y
+        rows = np.arange(len(y))
         if sample_weight is not None:
-            like = np.empty((X.n_samples, 0)) if large else X
-            weights = _check_sample_weight(sample_weight, like, dtype=np.float64)
-            if not (weights >= 0).all():
-                raise InvalidInput("sample_weight must be 0 or more for every sample")
+            weights = _checked_weights(sample_weight, X)
             kept = weights > 0
-            if isinstance(X, Design) and X.reading_is_dear and not kept.all():
-                raise InvalidInput("sample_weight must be above 0 where X is too large to copy")
             if not kept.all():
-                X = open_design(X.read_rows(kept)) if large else X[kept]
-                y, weights, rows = y[kept], weights[kept], rows[kept]
-            weights = None if (weights == 1).all() else weights
+                X = _rows_of_weight(X, kept)
+                y = y[kept]
+                weights = weights[kept]
+                rows = rows[kept]
+            if (weights == 1).all():
+                weights = None
         self.classes_, index = np.unique(y, return_inverse=True)
         if self.classes_.size < 2:
-            name, one = type(self).__name__, self.classes_[0]
-            raise InvalidInput(f"{name} needs samples of at least two classes, got 1 class: {one}")
+            raise InvalidInput(
+                f"{type(self).__name__} needs samples of at least two classes, got 1 class: "
+                f"{self.classes_[0]}"
+            )
         return TrainingData(X, index.astype(np.int64), weights, rows, labels)
 
     def _store(self, weights: Array, offset: Array, scaling: Scaling) -> None:
@@ -167,43 +195,74 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         base = offset - scaling.shift @ raw
         self._class_weights = raw, base
         if self.classes_.size == 2:
-            raw, base = raw[:, 1:] - raw[:, :1], base[1:] - base[:1]
+            raw = raw[:, 1:] - raw[:, :1]
+            base = base[1:] - base[:1]
         self.coef_ = np.ascontiguousarray(raw.T).astype(self._dtype)
         self.intercept_ = base.astype(self._dtype)
 
     def _like(self, X: Any, out: Array) -> Array:
-        """Numbers in single precision where X and the data of the fit are."""
-        single = self._dtype == np.float32 == getattr(X, "dtype", None)
-        return out.astype(np.float32) if single else out  # type: ignore[return-value]
+        """Return numbers in single precision where X and the data of the fit are."""
+        if is_single(X):
+            return out.astype(self._dtype)
+        return out
 
     def _features(self, X: Any) -> Any:
-        """New samples (n, d) as doubles, sparse, or a design if they are many."""
+        """Return new samples (n, d) as doubles, sparse, or a design if they are many."""
         check_is_fitted(self)
         X, large = _opened(X)
         if not large:
             return validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
         if X.dimension != self.n_features_in_:
-            name, known = type(self).__name__, self.n_features_in_
-            raise InvalidInput(f"X has {X.dimension} features, but {name} was fitted to {known}")
+            raise InvalidInput(
+                f"X has {X.dimension} features, but {type(self).__name__} was fitted to "
+                f"{self.n_features_in_}"
+            )
         X.check_entries()
         return X
 
     def decision_function(self, X: Any) -> Array:
-        """The class fields (n, k); for two classes the difference (n,) of second and first."""
-        scores = fields_at(self._features(X), *self._class_weights)
-        return self._like(X, scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores)
+        """Return the class fields (n, k); of two classes the second's less the first's (n,)."""
+        fields = fields_at(self._features(X), *self._class_weights)
+        if fields.shape[1] == 2:
+            fields = fields[:, 1] - fields[:, 0]
+        return self._like(X, fields)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class with the largest field."""
-        scores = self.decision_function(X)
-        index = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(1)
-        return np.asarray(self.classes_[index])
+        """Return the class (n,) with the largest field."""
+        fields = self.decision_function(X)
+        if fields.ndim == 1:
+            return np.asarray(self.classes_[(fields > 0).astype(np.int64)])
+        return np.asarray(self.classes_[fields.argmax(1)])
 
     @available_if(lambda self: self.predict_proba)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Array:
-        """Logarithm of `predict_proba`."""
+        """Return the logarithm of `predict_proba` (n, k)."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))  # type: ignore[attr-defined]
+
+
+def is_single(X: Any) -> bool:
+    """Return whether X holds numbers in single precision."""
+    return getattr(X, "dtype", None) == np.float32
+
+
+def _checked_weights(sample_weight: ArrayLike, X: Any) -> Array:
+    """Return the weights (n,) of the samples, or raise an error message for one below 0."""
+    if isinstance(X, Design):
+        X = np.empty((X.n_samples, 0))
+    weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
+    if not (weights >= 0).all():
+        raise InvalidInput("sample_weight must be 0 or more for every sample")
+    return weights
+
+
+def _rows_of_weight(X: Any, kept: NDArray[np.bool_]) -> Any:
+    """Return the rows of X that have a weight, or raise an error message if X is too large."""
+    if not isinstance(X, Design):
+        return X[kept]
+    if X.reading_is_dear:
+        raise InvalidInput("sample_weight must be above 0 where X is too large to copy")
+    return open_design(X.read_rows(kept))
 
 
 def check_one_label(y: NDArray[Any]) -> None:
@@ -216,35 +275,65 @@ def check_one_label(y: NDArray[Any]) -> None:
 
 
 def fields_at(X: Any, weights: Array, offset: Array) -> Array:
-    """X·weights + offset, (n, d) and (d, k) to (n, k)."""
+    """Return X·weights + offset (n, k), from X (n, d), weights (d, k) and offset (k,)."""
     if isinstance(X, Design):
-        return np.ascontiguousarray(X.times_columns(np.ascontiguousarray(weights.T)).T) + offset
+        fields = X.times_columns(np.ascontiguousarray(weights.T))
+        return np.ascontiguousarray(fields.T) + offset
     return np.asarray(X @ weights + offset)
 
 
 def prior_shift(
-    priors: Any, k: int, y: Labels, counts: Array, factors: Array, loss: Loss
+    priors: ArrayLike | str | None,
+    k: int,
+    y: Labels,
+    counts: Array,
+    factors: Array,
+    loss: Loss,
 ) -> tuple[Array, Array]:
-    """Return what the priors add to the fields (k,), and samples' weights (n,) in the score."""
+    """Return what the priors add to the fields (k,), and samples' weights (n,) in the score.
+
+    Parameters
+    ----------
+    priors : None, 'data', 'balanced' or array_like (k,)
+        Shares of the classes among the samples to be predicted.
+    k : int
+        Number of classes.
+    y : array of int (n,)
+        Labels.
+    counts, factors : array (n,)
+        How often each sample is there, and the factor of its class.
+    loss : Loss
+        Its probabilities must be the softmax of the fields.
+    """
     if priors is None:
         return np.zeros(k), counts * factors
-    fitted, own = (np.bincount(y, w, k) / w.sum() for w in (counts * factors, counts))
-    if isinstance(priors, str):
-        check_choice("priors", priors, ("data", "balanced"))
-        target = own if priors == "data" else np.full(k, 1 / k)
-    else:
-        target = as_numbers(priors, "priors").astype(float)
-        if target.shape != (k,) or not (target > 0).all() or abs(target.sum() - 1) > 1e-6:
-            raise InvalidInput(
-                f"priors must be a share above 0 for each of the {k} classes, 1 in all, or "
-                f"'data' or 'balanced', got {priors!r}"
-            )
+    weights = counts * factors
+    fitted = np.bincount(y, weights, k) / weights.sum()
+    in_data = np.bincount(y, counts, k) / counts.sum()
+    target = _target_shares(priors, in_data)
     if not has_softmax_probabilities(loss, k):
         raise InvalidInput(
             f"priors need a loss whose probabilities are the softmax of the fields, as those of "
             f"cross-entropy are; got {loss.name!r}"
         )
-    return np.log(target / fitted), counts * (target / own)[y]
+    return np.log(target / fitted), counts * (target / in_data)[y]
+
+
+def _target_shares(priors: ArrayLike | str, in_data: Array) -> Array:
+    """Return the shares (k,) that the priors ask for, given those in the data."""
+    k = in_data.size
+    if isinstance(priors, str):
+        check_choice("priors", priors, ("data", "balanced"))
+        if priors == "data":
+            return in_data
+        return np.full(k, 1 / k)
+    target = as_numbers(priors, "priors").astype(float)
+    if target.shape != (k,) or not (target > 0).all() or abs(target.sum() - 1) > 1e-6:
+        raise InvalidInput(
+            f"priors must be a share above 0 for each of the {k} classes, 1 in all, or "
+            f"'data' or 'balanced', got {priors!r}"
+        )
+    return target
 
 
 def has_softmax_probabilities(loss: Loss, k: int) -> bool:
@@ -255,23 +344,28 @@ def has_softmax_probabilities(loss: Loss, k: int) -> bool:
 
 
 def _opened(X: Any) -> tuple[Any, bool]:
-    """The design of an X that is not to be copied (read from elsewhere, or large), and that it is.
+    """Return X, and whether it is a design: read from elsewhere, or too large to be copied.
 
     A small map of floats is read from its file, so that one cut short is an error message. The
     indices of a sparse matrix are checked, since compiled code relies on them.
     """
     if issparse(X):
         return compressed_rows(X), False
-    matrix = isinstance(X, np.ndarray) and X.ndim == 2 and X.size > 0
-    floats, mapped = matrix and X.dtype in (np.float32, np.float64), isinstance(X, np.memmap)
-    large = matrix and X.nbytes > BLOCK_BYTES and (floats or mapped)
-    if large or isinstance(X, Design) or hasattr(X, "__dask_graph__"):
+    if isinstance(X, Design) or hasattr(X, "__dask_graph__"):
         return open_design(X), True
-    return FileDesign(X).read_rows(slice(None)) if floats and mapped else X, False
+    if not isinstance(X, np.ndarray) or X.ndim != 2 or X.size == 0:
+        return X, False
+    floats = X.dtype in (np.float32, np.float64)
+    mapped = isinstance(X, np.memmap)
+    if X.nbytes > BLOCK_BYTES and (floats or mapped):
+        return open_design(X), True
+    if floats and mapped:
+        return FileDesign(X).read_rows(slice(None)), False
+    return X, False
 
 
 def _n_samples(X: Any) -> int | None:
-    """n of a matrix (n, d), None for a list or what is no matrix."""
+    """Return n of a matrix (n, d), None for a list or what is no matrix."""
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if len(shape) != 2:
         return None
@@ -279,8 +373,11 @@ def _n_samples(X: Any) -> int | None:
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
-    """A warning that points at the line from which the classifier was called."""
-    frame, level, ours = sys._getframe(1), 2, ("polyceptron.", "sklearn.", "joblib.")
+    """Warn, and point at the line from which the classifier was called."""
+    ours = ("polyceptron.", "sklearn.", "joblib.")
+    frame = sys._getframe(1)
+    level = 2
     while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(ours):
-        frame, level = frame.f_back, level + 1
+        frame = frame.f_back
+        level += 1
     warnings.warn(message, category, stacklevel=level)
