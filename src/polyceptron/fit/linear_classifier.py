@@ -359,7 +359,7 @@ def _opened(X: Any) -> tuple[Any, bool]:
     mapped = isinstance(X, np.memmap)
     if X.nbytes > BLOCK_BYTES and (floats or mapped):
         return open_design(X), True
-    if floats and mapped:
+    if floats and isinstance(X, np.memmap):
         return FileDesign(X).read_rows(slice(None)), False
     return X, False
 
