@@ -44,11 +44,11 @@ class _Rule(pop.Population):
     symmetric = True
 
     def draw_standard_weights(self, rng: np.random.Generator, dimension: int) -> Array:
-        """W* (d, k) of independent features."""
+        """Return W* (d, k) of independent features."""
         raise NotImplementedError
 
     def draw_weights(self, rng: np.random.Generator, dimension: int) -> Array:
-        """W* (d, k): each row times √θ."""
+        """Return W* (d, k), each row times √θ."""
         weights = self.draw_standard_weights(rng, dimension)
         if self.features.isotropic:
             return weights
@@ -56,25 +56,29 @@ class _Rule(pop.Population):
 
     @cached_property
     def channel(self) -> Channel:
-        """The noise of labels given what the features show of the teacher's fields."""
+        """Return the noise of labels given what the features show of the teacher's fields."""
         return self.noise.behind(self.features.hidden)
 
     @property
     def label_channel(self) -> Channel:
+        """Return the noise of labels given what the features show."""
         return self.channel
 
     @property
     def class_shares(self) -> Array:
+        """Return P(y = l) = 1/k, shape (k,)."""
         return np.full(self.n_classes, 1 / self.n_classes)
 
     @property
     def levels_of_features(self) -> pop.FeatureLevels:
+        """Return the levels of the spectrum, in one group of mean 0."""
         f = self.features
         no_means = np.zeros((len(f.fraction), 1, 1))
         return pop.FeatureLevels(f.fraction, f.eigenvalues[:, None], no_means, f.signal)
 
     @property
     def columns(self) -> dict[str, Any]:
+        """Return the columns of a row that describe the teacher."""
         return {
             "model": self.model,
             "n_classes": self.n_classes,
@@ -102,7 +106,9 @@ class _Rule(pop.Population):
         return None if self.channel.noiseless else rng.spawn(1)[0]
 
     def draw(self, X: Array, rng: np.random.Generator) -> tuple[Any, Array]:
-        d, labels = X.shape[1], self.label_generator(rng)
+        """Fill X (n, d) with samples; return their labels (n,) and the weights (d, k)."""
+        d = X.shape[1]
+        labels = self.label_generator(rng)
         weights = self.draw_weights(rng, d)
         rng.standard_normal(out=X)
         if not self.features.isotropic:
@@ -206,6 +212,7 @@ class Teacher(_Rule):
 
     @property
     def symmetric(self) -> bool:  # type: ignore[override]
+        """Return whether classes are alike: no biases and no gram."""
         return self.biases is None and self.gram is None
 
     @property
@@ -216,10 +223,14 @@ class Teacher(_Rule):
 
     @property
     def field_covariance(self) -> Array:
-        return np.eye(self.n_classes) if self.gram is None else np.array(self.gram)
+        """Return R (k, k)."""
+        if self.gram is None:
+            return np.eye(self.n_classes)
+        return np.array(self.gram)
 
     @cached_property
     def class_shares(self) -> Array:
+        """Return P(y = l), shape (k,)."""
         if self.symmetric:
             return super().class_shares
         if self.shares is not None:
@@ -230,16 +241,18 @@ class Teacher(_Rule):
 
     @property
     def columns(self) -> dict[str, Any]:
+        """Return the columns of a row, with biases or shares and gram where they are given."""
         biases = None if self.shares is not None else self.biases  # each follows from the other
         given = [("biases", biases), ("shares", self.shares), ("gram", self.gram)]
         return {**super().columns, **pop.text_columns(given)}
 
     @property
     def row(self) -> WeightsRow:
-        """The law of one row of the weights on class differences."""
+        """Return the law of one row of the weights on class differences."""
         return self.prior.row(self.n_classes)
 
     def draw_standard_weights(self, rng: np.random.Generator, dimension: int) -> Array:
+        """Return W* (d, k) with rows of covariance R."""
         weights = self.prior.sample(rng, (dimension, self.n_classes))
         if self.gram is None:
             return weights
@@ -278,6 +291,7 @@ class Perceptron(_Rule):
 
     @classmethod
     def of_columns(cls, n_classes: int | None, **given: Any) -> Self:
+        """Return the perceptron of these columns."""
         if unequal := set(given) - set(cls.takes):
             raise InvalidInput(f"the classical perceptron takes no {', '.join(sorted(unequal))}")
         if n_classes not in (None, 2):
@@ -286,10 +300,11 @@ class Perceptron(_Rule):
 
     @property
     def row(self) -> WeightsRow:
-        """The law of (−w, w)/√2."""
+        """Return the law of (−w, w)/√2."""
         return SingleRow(self.prior, 2)
 
     def draw_standard_weights(self, rng: np.random.Generator, dimension: int) -> Array:
+        """Return (−w*, w*)/√2, shape (d, 2)."""
         w = self.prior.sample(rng, (dimension, 1))
         return np.hstack([-w, w]) / math.sqrt(2)
 
@@ -305,7 +320,7 @@ def make_teacher(
     features: Any = None,
     **unequal: Any,
 ) -> AnyTeacher:
-    """A teacher from the columns of a row; what is None is the model's own default.
+    """Return a teacher from the columns of a row; what is None is the model's own default.
 
     `unequal` are biases or shares, and gram; they tell the number of classes too.
     """
@@ -317,8 +332,8 @@ def make_teacher(
     return kinds[model].of_columns(n_classes, **given)  # type: ignore[no-any-return]
 
 
-def check_teacher(teacher: Any) -> None:
-    """A teacher whose classes are alike, or an error message."""
+def check_teacher(teacher: object) -> None:
+    """Raise `InvalidInput` unless the classes of the teacher are alike."""
     if not isinstance(teacher, Teacher | Perceptron) or not teacher.symmetric:
         raise InvalidInput(
             f"this needs a teacher whose classes are alike, Teacher(n_classes) without biases, "

@@ -42,6 +42,7 @@ class ErmStudent(Student):
         branch: str = "optimal",
         tol: float | None = None,
     ) -> list[Row]:
+        """Return one row of theory for each α, in the order given."""
         (rows,) = self.parts(teacher, [check_alphas(alpha)], branch=branch, tol=tol)
         return rows
 
@@ -54,6 +55,7 @@ class ErmStudent(Student):
         tol: float | None = None,
         searched: float = math.inf,
     ) -> Iterator[list[Row]]:
+        """Yield the rows part by part; those of a `Pruned` population have their own theory."""
         if isinstance(teacher, Pruned):
             yield from pruned_parts(teacher, self.spec, parts, tol, searched)
         else:
@@ -62,12 +64,15 @@ class ErmStudent(Student):
     def order_parameters(
         self, teacher: AnyTeacher, alpha: float, tol: float | None = None
     ) -> StudentOrder:
+        """Return (τ, q, V) at α, of the samples that are kept where some are not."""
         if isinstance(teacher, Pruned):
-            teacher, alpha = teacher.kept, teacher.keep * alpha
+            alpha = teacher.keep * alpha
+            teacher = teacher.kept
         point, order, has_scale = student_order(teacher, self.spec, alpha, tol)
         return StudentOrder(order, point.uncertainty, point.status, point.ridge, has_scale)
 
     def probabilities(self, teacher: AnyTeacher, order: ScalarOrder) -> Probabilities | None:
+        """Return the class probabilities as a function of the fields (n, k), if there are any."""
         return self.spec.probabilities(teacher, order)
 
     def largest_alpha(self, teacher: AnyTeacher) -> float:
@@ -86,6 +91,7 @@ class ErmStudent(Student):
         also: Sequence[Estimator] = (),
         **settings: Any,
     ) -> list[Row]:
+        """Fit every specification to one drawn data set; return a row for each."""
         specs: list[Any] = [self.spec, *also]
         if isinstance(teacher, Pruned):
             return _rows_of_pruned(teacher, specs, alpha, dimension, seed, **settings)

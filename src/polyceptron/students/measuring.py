@@ -31,7 +31,7 @@ _N_BINS = 15
 def measured(
     weights: Array, truth: Array, teacher: AnyTeacher, seed: int, test_samples: Any, chances: Any
 ) -> Row:
-    """Overlaps and errors: exact ones, or on new samples where the data were drawn with `seed`."""
+    """Return overlaps and errors of weights (d, k): exact, or counted on new samples."""
     found = overlaps(weights, truth, teacher.features)
     if test_samples is None:
         errors = exact_errors(weights, truth, teacher, seed)
@@ -40,9 +40,13 @@ def measured(
     return {"m": found.m, "q": found.q, **errors}
 
 
-def exact_errors(weights: Any, truth: Any, teacher: AnyTeacher, seed: int = 0) -> Row:
-    """Of weights (d, k) and the teacher's (d, k); `seed` is for integrals that need points."""
-    noise, k = teacher.channel, teacher.n_classes
+def exact_errors(weights: Array, truth: Array, teacher: AnyTeacher, seed: int = 0) -> Row:
+    """Return the errors of weights (d, k) against the teacher's (d, k).
+
+    The `seed` is for integrals that need points.
+    """
+    noise = teacher.channel
+    k = teacher.n_classes
     ask = partial(exact_generalisation_error, weights, truth, features=teacher.features, seed=seed)
     value, uncertainty = clean = ask()
     guessed = k * noise.guess(k)  # the share of labels that follow no rule
@@ -56,7 +60,9 @@ def exact_errors(weights: Any, truth: Any, teacher: AnyTeacher, seed: int = 0) -
 def counted_errors(
     weights: Array, truth: Array, teacher: Any, n_samples: int, seed: int, chances: Any = None
 ) -> Row:
-    """On `n_samples` new samples; `chances` turns the student's fields (n, k) into p (n, k).
+    """Return the errors and scores that are counted on `n_samples` new samples.
+
+    `chances` turns the student's fields (n, k) into probabilities p (n, k).
 
     Children of the training data's seed: 0 draws the noise of training labels, or the new inputs
     where there is no noise; otherwise 1 draws the new inputs and 2 their labels.
@@ -67,16 +73,21 @@ def counted_errors(
     inputs, labels = (children[0], None) if noise.noiseless else children[1:]
     d, k = truth.shape
     root = teacher.features.deviations(d).T
-    scores, bins, wrong = np.zeros(2), np.zeros(_N_BINS), np.zeros(2, dtype=np.int64)
+    scores = np.zeros(2)
+    bins = np.zeros(_N_BINS)
+    wrong = np.zeros(2, dtype=np.int64)
     chunk = max(1, _BLOCK_NUMBERS // d)
     for start in range(0, n_samples, chunk):
         X = inputs.standard_normal((min(chunk, n_samples - start), d)) * root
-        own, fields = X @ weights / math.sqrt(d), X @ truth / math.sqrt(d)
-        answer, drawn = own.argmax(1), noise.sample(fields, labels)
+        own = X @ weights / math.sqrt(d)
+        fields = X @ truth / math.sqrt(d)
+        answer = own.argmax(1)
+        drawn = noise.sample(fields, labels)
         wrong += [(answer != drawn).sum(), (answer != fields.argmax(1)).sum()]
         if chances is not None:
             p = chances(own)
-            chance, top = p[np.arange(len(p)), drawn], p.max(1)
+            chance = p[np.arange(len(p)), drawn]
+            top = p.max(1)
             scores += [-np.log(np.maximum(chance, 1e-300)).sum(), (p * p).sum() - 2 * chance.sum()]
             place = np.clip((top - 1 / k) / (1 - 1 / k) * _N_BINS, 0, _N_BINS - 1).astype(int)
             bins += np.bincount(place, (answer == drawn) - top, _N_BINS)
@@ -90,7 +101,8 @@ def counted_errors(
     if not noise.noiseless:
         columns["clean_error"] = wrong[1] / n_samples
     if chances is not None:
-        columns["test_loss"], columns["brier"] = scores[0] / n_samples, 1 + scores[1] / n_samples
+        columns["test_loss"] = scores[0] / n_samples
+        columns["brier"] = 1 + scores[1] / n_samples
         columns["calibration_error"] = float(np.abs(bins).sum()) / n_samples
     return columns
 
@@ -98,13 +110,15 @@ def counted_errors(
 def weights_law(
     population: Population, weights: Array, intercepts: Array, truth: Array
 ) -> FieldsDistribution:
-    """The law of the fields of weights (d, k) on fresh samples, `truth` (d, k) as in `Dataset`.
+    """Return the law of the fields of weights (d, k) on fresh samples; `truth` is (d, k).
 
     m_c = Wᵀμ_c/d, Q_c = WᵀΣ_cW/d; a teacher's M = WᵀΣW*/d and R = W*ᵀΣW*/d.
     """
     d, k = weights.shape
     T = difference_basis(k)
-    W, b, full = weights @ T, T.T @ intercepts, population.full_features
+    W = weights @ T
+    b = T.T @ intercepts
+    full = population.full_features
     channel = population.label_channel
     if channel is None:
         if full is not None:
@@ -114,17 +128,20 @@ def weights_law(
             Q = np.stack([(W * (s * s)[:, None]).T @ W / d for s in deviations])
         return FieldsDistribution(population.group_shares, truth.T @ W / d, Q, b)
     root = population.features.deviations(d)  # type: ignore[attr-defined]
-    W, Z = W * root, truth @ T * root
+    W = W * root
+    Z = truth @ T * root
     teacher = TeacherFields(W.T @ Z / d, Z.T @ Z / d, T.T @ population.offsets, channel)
     return FieldsDistribution(np.ones(1), np.zeros((1, k - 1)), (W.T @ W / d)[None], b, teacher)
 
 
 def draw_single(teacher: AnyTeacher, n: int, d: int, seed: int) -> Dataset:
-    """`teacher.sample(n, d, seed)` with X in single precision, never held in double."""
+    """Return `teacher.sample(n, d, seed)` with X (n, d) in single precision, never in double."""
     rng = np.random.default_rng(seed)
     labels = teacher.label_generator(rng)
-    X, y = np.empty((n, d), np.float32), np.empty(n, np.int64)
-    weights, root = teacher.draw_weights(rng, d), teacher.features.deviations(d).T
+    X = np.empty((n, d), np.float32)
+    y = np.empty(n, np.int64)
+    weights = teacher.draw_weights(rng, d)
+    root = teacher.features.deviations(d).T
     block = max(1, _BLOCK_NUMBERS // d)
     for start in range(0, n, block):
         rows = rng.standard_normal((min(block, n - start), d)) * root
@@ -134,15 +151,15 @@ def draw_single(teacher: AnyTeacher, n: int, d: int, seed: int) -> Dataset:
 
 
 def n_samples(alpha: float, dimension: int) -> int:
-    """round(αd), 1 or more."""
+    """Return round(αd), which must be 1 or more."""
     n = round(check_alpha(alpha) * check_size(dimension, "dimension"))
     if n < 1:
         raise InvalidInput(f"alpha = {alpha:g} in dimension {dimension} is no sample at all")
     return n
 
 
-def check_seed(seed: Any) -> int:
-    """A seed that can be asked for."""
+def check_seed(seed: object) -> int:
+    """Return the seed if it is a whole number of 0 or more."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InvalidInput(f"the seed must be a whole number of 0 or more, got {seed!r}")
     return int(seed)

@@ -33,9 +33,11 @@ class SGDStudent(Student):
         branch: str = "optimal",
         tol: float | None = None,
     ) -> list[Row]:
+        """Return one row of theory for each α, in the order given."""
         return one_pass_rows(teacher, self.spec, alpha, tol)
 
     def probabilities(self, teacher: AnyTeacher, order: ScalarOrder) -> Probabilities | None:
+        """Return the class probabilities as a function of the fields (n, k), if there are any."""
         return self.spec.probabilities(teacher, order)
 
     def simulate(
@@ -49,6 +51,7 @@ class SGDStudent(Student):
         test_samples: int | None = None,
         **settings: Any,
     ) -> list[Row]:
+        """Run every specification once over one drawn data set; return a row for each."""
         check_teacher(teacher)
         n = n_samples(alpha, dimension)
         X, y, truth = teacher.sample(n, dimension, seed)

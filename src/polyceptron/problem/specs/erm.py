@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from polyceptron.checks import DEFAULT_RIDGE, check_ridge
 from polyceptron.errors import InvalidInput
@@ -23,7 +24,7 @@ ClassWeight = str | tuple[float, ...] | tuple[tuple[int, float], ...] | None
 
 
 def read_class_weight(given: Any) -> ClassWeight:
-    """None, 'balanced', a weight for each class, or pairs (class, weight); also as their text.
+    """Return None, 'balanced', a weight for each class, or pairs (class, weight).
 
     >>> read_class_weight({1: 5.0}), read_class_weight("1,2"), read_class_weight([1, 1])
     (((1, 5.0),), (1.0, 2.0), None)
@@ -104,14 +105,29 @@ class ERM(Estimator):
     class_weight: Parsed[ClassWeight] = Parsed(read_class_weight, None)
 
     def __post_init__(self) -> None:
-        loss, penalty = self.loss, self.penalty
+        ridge = self._strength()
+        self._check_loss_takes(ridge)
         object.__setattr__(self, "intercept", bool(self.intercept))
-        default = 0.0 if loss.scale_free else DEFAULT_RIDGE
-        ridge = default if self.ridge is None else check_ridge(self.ridge, optimal=True)
-        if penalty is not None:
-            if self.ridge is not None and self.ridge != penalty.strength:
-                raise InvalidInput(f"give a ridge or a penalty, not both: got {self.ridge!r} too")
-            ridge = penalty.strength
+        object.__setattr__(self, "ridge", ridge)
+        if isinstance(self.penalty, Ridge):
+            object.__setattr__(self, "penalty", None)
+
+    def _strength(self) -> float | str:
+        """Return the ridge as given, that of the penalty, or the loss's default."""
+        if self.ridge is not None:
+            ridge = check_ridge(self.ridge, optimal=True)
+        else:
+            ridge = 0.0 if self.loss.scale_free else DEFAULT_RIDGE
+        if self.penalty is None:
+            return ridge
+        if self.ridge is not None and self.ridge != self.penalty.strength:
+            raise InvalidInput(f"give a ridge or a penalty, not both: got {self.ridge!r} too")
+        return self.penalty.strength
+
+    def _check_loss_takes(self, ridge: float | str) -> None:
+        """Raise `InvalidInput` if the loss says nothing of this ridge or penalty."""
+        loss = self.loss
+        penalty = self.penalty
         if loss.scale_free and (ridge != 0 or penalty is not None):
             raise InvalidInput(
                 f"{loss.name} takes no ridge (it is the limit of ridge 0), got "
@@ -122,29 +138,31 @@ class ERM(Estimator):
                 f"the loss {loss.name!r} does not say what a ridge of 0 means: give a ridge above "
                 "0 or 'optimal'"
             )
-        object.__setattr__(self, "ridge", ridge)
-        object.__setattr__(self, "penalty", None if isinstance(penalty, Ridge) else penalty)
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """The loss's name."""
+        """Return the loss's name."""
         return self.loss.name
 
     @property
     def takes_ridge(self) -> bool:  # type: ignore[override]
+        """Return whether the loss has a scale, against which a ridge counts."""
         return not self.loss.scale_free
 
     @property
     def hard_margin(self) -> bool:  # type: ignore[override]
+        """Return whether only the direction of the weights is defined, on separable data."""
         return self.loss.scale_free
 
     @property
     def explicit(self) -> bool:  # type: ignore[override]
+        """Return whether the averages over the loss's fields are explicit, without a penalty."""
         averages = self.loss.explicit_averages(ScalarOrder(1.0, 1.0, 1.0), 1.0, 3)
         return self.penalty is None and averages is not None
 
     @property
     def columns(self) -> Row:
+        """Return the columns of a row: estimator, ridge or penalty, and what is not default."""
         columns: Row = {"estimator": self.name, "ridge": self.ridge}
         if self.penalty is not None:
             columns = {"estimator": self.name, "penalty": self.penalty.name}
@@ -158,11 +176,15 @@ class ERM(Estimator):
             columns["class_weight"] = ",".join(words)
         return columns
 
-    def loss_weights(self, shares: Any) -> Array:
-        """c (k,) where classes have these shares (k,)."""
-        shares, k, given = np.asarray(shares, dtype=float), len(shares), self.class_weight
-        if given is None or isinstance(given, str):
-            return np.ones(k) if given is None else np.asarray(1 / (k * shares))
+    def loss_weights(self, shares: ArrayLike) -> Array:
+        """Return c (k,) where classes have these shares (k,)."""
+        p = np.asarray(shares, dtype=float)
+        k = len(p)
+        given = self.class_weight
+        if given is None:
+            return np.ones(k)
+        if isinstance(given, str):  # balanced
+            return np.asarray(1 / (k * p))
         pairs: Any = isinstance(given[0], tuple)
         weights: dict[int, Any] = dict(given if pairs else enumerate(given))  # type: ignore[arg-type]
         if max(weights) >= k or not (pairs or len(weights) == k):
@@ -173,20 +195,29 @@ class ERM(Estimator):
         return np.array([weights.get(c, 1.0) for c in range(k)])
 
     def sees_equal_classes(self, population: Population) -> bool:
+        """Return whether classes are alike and their weights equal: scalars suffice."""
         return population.symmetric and self.class_weight in (None, "balanced")
 
     def with_ridge(self, ridge: Any = None, penalty: Any = None) -> ERM:
+        """Return the same estimator at another ridge, or with another penalty in its place."""
         if penalty is not None:
             return replace(self, ridge=None, penalty=penalty)  # type: ignore[arg-type]
-        return self if ridge is None else replace(self, ridge=ridge, penalty=None)
+        if ridge is None:
+            return self
+        return replace(self, ridge=ridge, penalty=None)
 
     def probabilities(self, teacher: Population, law: ScalarOrder | None) -> Probabilities | None:
-        loss, no_fields = self.loss, np.zeros((1, teacher.n_classes))
+        """Return the loss's probabilities as a function of fields (n, k), None if it has none."""
+        loss = self.loss
+        no_fields = np.zeros((1, teacher.n_classes))
         if loss.scale_free or loss.probabilities(no_fields) is None:
             return None
         return loss.probabilities  # type: ignore[return-value]  # asked above
 
     def decay(self, teacher: AnyTeacher) -> Decay | None:
+        """Return the decay of the loss; noise of labels makes p = 1, or 1/2 where it is sharp."""
         if not teacher.channel.noiseless:
             return Decay(1.0 if teacher.channel.width(0.0) > 0 else 0.5)
-        return None if self.penalty else self.loss.decay(self.ridge, teacher.n_classes)
+        if self.penalty:
+            return None
+        return self.loss.decay(self.ridge, teacher.n_classes)

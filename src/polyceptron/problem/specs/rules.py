@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from polyceptron.problem.specs.erm import ERM
 
 
 def _all_samples_decay(teacher: AnyTeacher, angle_squared: float) -> Decay:
-    """The decay of a student with θ² ≈ `angle_squared`/α, to which all samples contribute.
+    """Return the decay of a student with θ² ≈ `angle_squared`/α, to which all samples contribute.
 
     Smooth noise: the excess is quadratic in θ, p = 1. Sharp boundaries of density B_k, with a share
     kg of guessed labels: ε − ε₀ ≈ (1 − kg) B_k θ/π, p = 1/2. The angle is that of isotropic
@@ -52,12 +52,16 @@ class RidgeRule(Estimator):
 
     @property
     def columns(self) -> Row:
+        """Return the columns of a row: estimator and ridge."""
         return {"estimator": self.name, "ridge": self.ridge}
 
-    def with_ridge(self, ridge: Any = None, penalty: Any = None) -> Any:
+    def with_ridge(self, ridge: Any = None, penalty: Any = None) -> Self:
+        """Return the same rule at another ridge; it takes no penalty."""
         if penalty is not None:
             raise InvalidInput(f"{self.name} takes a ridge, not the penalty {penalty!r}")
-        return self if ridge is None else replace(self, ridge=ridge)
+        if ridge is None:
+            return self
+        return replace(self, ridge=ridge)
 
 
 @dataclass(frozen=True)
@@ -86,9 +90,10 @@ class OneVsRest(RidgeRule):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """With its loss in brackets, unless that is cross-entropy."""
-        plain = self.loss.name == "cross-entropy"
-        return "one-vs-rest" if plain else f"one-vs-rest[{self.loss.name}]"
+        """Return the name with the loss in brackets, unless that is cross-entropy."""
+        if self.loss.name == "cross-entropy":
+            return "one-vs-rest"
+        return f"one-vs-rest[{self.loss.name}]"
 
     def decay(self, teacher: AnyTeacher) -> Decay | None:
         """Two classes: that of the loss. Of more, none can be separated from the rest: θ² ∝ 1/α.
