@@ -27,9 +27,11 @@ class ClassMeansStudent(RuleStudent):
         branch: str = "optimal",
         tol: float | None = None,
     ) -> list[Row]:
+        """Return one row of theory for each α, in the order given."""
         return class_means_rows(teacher, self.spec, alpha, tol)
 
     def fit(self, X: Array, y: Labels, n_classes: int, ridge: Any) -> FittedRule:
+        """Return weights (d, k), offsets (k,) and the status of the fit to X (n, d), y (n,)."""
         d = X.shape[1]
         weights = math.sqrt(d) * class_means(X, y, n_classes)
         return weights, -0.5 * (weights**2).sum(0) / d, Status.OK

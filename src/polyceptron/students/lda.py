@@ -29,9 +29,11 @@ class DiscriminantStudent(RuleStudent):
         branch: str = "optimal",
         tol: float | None = None,
     ) -> list[Row]:
+        """Return one row of theory for each α, in the order given."""
         return lda_rows(teacher, self.spec, alpha, tol)
 
     def fit(self, X: Array, y: Labels, n_classes: int, ridge: Any) -> FittedRule:
+        """Return weights (d, k), offsets (k,) and the status of the fit to X (n, d), y (n,)."""
         n, d = X.shape
         means = class_means(X, y, n_classes)
         overall = X.mean(0)[:, None]

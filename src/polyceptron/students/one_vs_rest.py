@@ -29,6 +29,7 @@ class OneVsRestStudent(RuleStudent):
         branch: str = "optimal",
         tol: float | None = None,
     ) -> list[Row]:
+        """Return one row of theory for each α, in the order given."""
         return one_vs_rest_rows(teacher, self.spec, alpha, tol)
 
     def fit(self, X: Array, y: Labels, n_classes: int, ridge: Any) -> FittedRule:
