@@ -176,6 +176,20 @@ def test_both_ends_of_alpha() -> None:
     assert last["uncertainty"] < 1e-5
 
 
+def test_plentiful_hard_samples_of_ten_classes() -> None:
+    """The hard half alone tends to what all samples give: wide margins add nothing in the end.
+
+    At α = 1000 the label's chances fall with the gap, over a part of the sampled fields.
+    """
+    for alpha, excess in ((1e3, 0.08), (1e4, 2e-3)):
+        half = row_of(pc.Pruned(pc.Teacher(10), 0.5, "hard"), RULE, alpha)
+        whole = row_of(pc.Teacher(10), RULE, alpha)
+        assert half["status"] == "ok"
+        bars = half["uncertainty"] + whole["uncertainty"]
+        lost = half["generalisation_error"] - whole["generalisation_error"]
+        assert -bars < lost < excess * whole["generalisation_error"] + bars
+
+
 def test_sample_keeps_the_smallest_margins() -> None:
     X, y, weights = pc.Pruned(pc.Teacher(3), 0.25, "hard").sample(200, 20, seed=3)
     whole, labels, same = pc.Teacher(3).sample(200, 20, seed=3)

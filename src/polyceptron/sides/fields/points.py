@@ -246,9 +246,9 @@ class GapMap:
     def _label(
         channel: Channel, gaps: Array, order: ScalarOrder, n_classes: int
     ) -> tuple[Array, Array]:
-        """Return the slopes of Z in units of the largest, and Z, at gaps (1, n): (n,) each."""
+        """Return |slopes| of Z in units of the largest, and Z, at gaps (1, n): (n,) each."""
         label = channel.label_law(gaps * order.slope, order.residual, n_classes)
-        slopes = label.slopes[0]
+        slopes = np.abs(label.slopes[0])  # Z falls with the gap where wide margins are dropped
         return slopes / max(float(slopes.max()), TINY), label.z
 
     def __call__(self, u: Array) -> tuple[Array, Array]:
