@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 
 import polyceptron.report.explorer.settings  # before anything of a test's own is registered
-from polyceptron.problem import LOSSES, PENALTIES, PRIORS
+from polyceptron.problem import ESTIMATORS, LOSSES, PENALTIES, PRIORS, Teacher
 from polyceptron.problem.losses.checks import check_loss, check_symmetric
 from polyceptron.problem.order import Conjugates
 from polyceptron.problem.priors import GaussianPrior
 from polyceptron.problem.priors.prior import WeightsRow
 from polyceptron.problem.spectrum import isotropic
+from polyceptron.students import student_of
 
 STEP = 1e-5
 SAMPLES = 100_000
@@ -166,6 +167,24 @@ def check_penalty(penalty: Any) -> None:
     ):
         assert abs(sampled.mean() - exact) <= 4.5 * sampled.std() / math.sqrt(d) + 1e-12
     assert PENALTIES.read(penalty.name) == penalty
+
+
+def check_estimator(estimator: Any) -> None:
+    """Its name; chance without data; and its theory against simulations in 200 dimensions."""
+    assert ESTIMATORS.read(estimator.name).name == estimator.name
+    teacher = Teacher(3)
+    student = student_of(estimator)
+    nothing_learned, theory = student.rows(teacher, [0.0, 2.0])
+    close(nothing_learned["generalisation_error"], 2 / 3, 1e-9)
+    runs, dimension = 8, 200
+    errors = np.array(
+        [
+            student.simulate(teacher, 2.0, dimension, seed)[0]["generalisation_error"]
+            for seed in range(runs)
+        ]
+    )
+    allowed = 4.5 * errors.std(ddof=1) / math.sqrt(runs) + 2 / dimension + theory["uncertainty"]
+    assert abs(errors.mean() - theory["generalisation_error"]) < allowed, (errors, theory)
 
 
 def fresh_settings(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

@@ -7,13 +7,29 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.registry.harness import check_channel, check_loss_member, check_penalty, check_prior
+from tests.registry.harness import (
+    check_channel,
+    check_estimator,
+    check_loss_member,
+    check_penalty,
+    check_prior,
+)
 
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics.orthant import Orthant
-from polyceptron.problem import CHANNELS, LOSSES, PENALTIES, PRIORS, CrossEntropy, GaussianNoise
+from polyceptron.problem import (
+    CHANNELS,
+    ESTIMATORS,
+    LOSSES,
+    PENALTIES,
+    PRIORS,
+    SGD,
+    CrossEntropy,
+    GaussianNoise,
+)
 from polyceptron.problem.penalties import Ridge
 from polyceptron.problem.priors import GaussianPrior, Tilted
+from polyceptron.students.sgd import SGDStudent
 
 
 def named(members: list[Any]) -> Any:
@@ -54,6 +70,11 @@ def test_loss(loss: Any, k: int) -> None:
 @pytest.mark.parametrize("penalty", **named(PENALTIES.examples()))
 def test_penalty(penalty: Any) -> None:
     check_penalty(penalty)
+
+
+@pytest.mark.parametrize("estimator", **named(ESTIMATORS.examples()))
+def test_estimator(estimator: Any) -> None:
+    check_estimator(estimator)
 
 
 # Controls: a member with one fault must not pass.
@@ -109,6 +130,13 @@ def test_a_wrong_channel_is_seen(channel: Any) -> None:
 def test_a_wrong_prior_is_seen(prior: Any) -> None:
     with pytest.raises(AssertionError):
         check_prior(prior)
+
+
+def test_a_wrong_theory_of_an_estimator_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    theory_of_another_rate = SGDStudent(SGD(rate=30.0)).rows
+    monkeypatch.setattr(SGDStudent, "rows", lambda self, *given: theory_of_another_rate(*given))
+    with pytest.raises(AssertionError):
+        check_estimator(SGD(rate=1.0))
 
 
 def test_a_wrong_prox_is_seen() -> None:

@@ -14,6 +14,8 @@ from scipy.special import expit
 import polyceptron as pc
 from polyceptron.problem import ScalarOrder, as_channel, as_loss
 from polyceptron.problem.specs import make_estimator
+from polyceptron.report.explorer.page_tasks import perform, tasks_of
+from polyceptron.report.explorer.settings import make_settings
 from polyceptron.sides.scalar import FieldsSide
 from polyceptron.students import student_of
 from polyceptron.theory.one_pass.path import OnePassPath, largest_stable_rate, one_pass_path
@@ -312,3 +314,15 @@ def test_refused_populations() -> None:
     ):
         with pytest.raises(pc.InvalidInput, match="classes are alike"):
             rows(population, pc.SGD(), [1.0])
+
+
+def test_the_explorer_draws_it() -> None:
+    """Chosen in the menu, the curve of the page is that of the rule on its own."""
+    page = make_settings({"estimators": ["sgd"], "points": 3, "low": 0.5, "high": 4.0})
+    curve = next(task for task in tasks_of(page) if task["kind"] == "curve")
+    *_, last = perform(curve)
+    for drawn in last["result"]:
+        (row,) = student_of(page.estimator("sgd")).rows(page.teacher, [drawn["alpha"]])
+        assert drawn["generalisation_error"] == row["generalisation_error"]
+        assert drawn["status"] == "ok"
+    assert last["result"][-1]["generalisation_error"] < last["result"][0]["generalisation_error"]
