@@ -12,7 +12,6 @@ from polyceptron.numerics.averages import Average
 from polyceptron.pictures import parts as pic
 from polyceptron.pictures.curves import ERROR
 from polyceptron.problem import ERM, Pruned, Teacher
-from polyceptron.problem.population import Population
 from polyceptron.report.figures.computations import Computation, ask
 from polyceptron.report.figures.figure_rows import SEED, figure_row, smooth_rows
 from polyceptron.report.figures.figure_spec import figure
@@ -97,7 +96,7 @@ def _crossing(n_classes: int, keep: float, log_error_of_random: CubicSpline) -> 
     if advantage_of_random[0] < 0 or advantage_of_random[-1] > 0:
         return None
     spline = CubicSpline(np.log(alphas), advantage_of_random)
-    return math.exp(brentq(spline, *np.log(alphas[[0, -1]])))
+    return math.exp(brentq(lambda x: float(spline(x)), *np.log(alphas[[0, -1]])))
 
 
 def _log_error_of_random(n_classes: int) -> CubicSpline:
@@ -107,7 +106,7 @@ def _log_error_of_random(n_classes: int) -> CubicSpline:
     return CubicSpline(np.log(alphas), _log_errors(Teacher(n_classes), alphas))
 
 
-def _log_errors(population: Population, alphas: np.ndarray) -> np.ndarray:
+def _log_errors(population: Any, alphas: np.ndarray) -> np.ndarray:
     """Return the ln of the errors at these α, shape (n,)."""
     rows = student_of(ERM(LOSS, RIDGE)).rows(population, alphas, tol=ERROR_TOLERANCE)
     return np.log([float(row[ERROR]) for row in rows])
