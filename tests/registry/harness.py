@@ -188,11 +188,14 @@ def check_estimator(estimator: Any) -> None:
 
 
 def fresh_settings(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the explorer offers as it starts now: its menus are made once, by its own module."""
-    spec = polyceptron.report.explorer.settings.__spec__
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)
-    spec.loader.exec_module(module)
-    return vars(module)
+    """What the explorer offers as it starts now: its menus are made once, by its own modules."""
+    fresh: dict[str, Any] = {}
+    for module in (polyceptron.report.explorer.members, polyceptron.report.explorer.settings):
+        spec = module.__spec__
+        assert spec is not None
+        assert spec.loader is not None
+        again = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, spec.name, again)
+        spec.loader.exec_module(again)
+        fresh = vars(again)
+    return fresh

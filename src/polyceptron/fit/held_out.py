@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from polyceptron.data.checks import Labels
 from polyceptron.errors import InvalidInput
+from polyceptron.fit.held_out_problem import standard_error_of_mean
 from polyceptron.numerics import Array
 
 OK = "ok"
@@ -124,11 +125,6 @@ def _log_loss(scores: HeldOutScores, z: float) -> Interval:
     half = z * widen * standard_error_of_mean(losses - middle, share)
     standard_error = widen * standard_error_of_mean(scores.losses - mean, scores.share)
     return Interval(mean, standard_error, max(middle - half, 0.0), middle + half)
-
-
-def standard_error_of_mean(deviations: Array, share: Array) -> float:
-    """Return √(Σ s²δ²)/Σ s of deviations δ (m,) from their weighted mean, weights s (m,)."""
-    return float(np.sqrt((share**2 * deviations**2).sum()) / share.sum())
 
 
 def names_of_unseen(labels: Labels, held_out: Labels, classes: NDArray[np.generic]) -> str:

@@ -38,7 +38,7 @@ from polyceptron.fit.solvers.support_certificate import support_certificate
 from polyceptron.fit.solvers.support_newton import (
     ScaledElasticNet,
     SupportColumns,
-    newton_direction,
+    support_direction,
     without_crossings,
 )
 from polyceptron.numerics import Array
@@ -358,7 +358,7 @@ class ProximalDescent:
             self.first_size = size
         accuracy = min(0.1, max(1e-4, math.sqrt(size / self.first_size)))
         curvature = self.objective.curvature(point.evaluation, np.float32)
-        D = newton_direction(self.columns, curvature, inner, U, gradient, accuracy)
+        D = support_direction(self.columns, curvature, inner, U, gradient, accuracy)
         before = point.value + net.value(point.U[0])
         for _ in range(MOST_HALVINGS):
             new = point.U.copy()

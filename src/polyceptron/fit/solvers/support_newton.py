@@ -105,7 +105,7 @@ def _scaled_columns(block: AnyArray, indices: Labels, scale: float) -> AnyArray:
     return np.multiply(block[:, indices], scale, dtype=np.float64)
 
 
-def newton_direction(
+def support_direction(
     columns: SupportColumns,
     curvature: Curvature,
     penalty: ScaledElasticNet,
