@@ -292,9 +292,11 @@ def _wrong_labels(column: Column, name: str, keep: Sequence[str]) -> list[str]:
 
 def _is_a_quantity(y: NDArray[Any]) -> bool:
     """Return whether numbers look like a quantity to predict rather than names of classes."""
-    values = np.unique(y) if y.dtype.kind in "iuf" else np.array([])
-    if values.size == 0:
+    if y.dtype.kind not in "iuf":
         return False
+    values = np.unique(y)
+    if not np.isfinite(values).all():
+        return False  # which is told in words of its own
     if y.dtype.kind == "f" and (values % 1 != 0).any():
         return values.size > max(MOST_NUMERIC_CLASSES, MOST_NUMERIC_CLASSES_SHARE * y.size)
     is_dense = values.size > SHARE_OF_A_DENSE_RANGE * (float(values[-1]) - float(values[0]) + 1)
