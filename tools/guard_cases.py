@@ -43,6 +43,8 @@ OTHER_STUDENTS = (
     "ERM('cross-entropy', 0)",
     "ERM('square', 0)",
 )
+# Students that are asked with equal classes only.
+STUDENTS_OF_EQUAL_CLASSES = ("SGD(rate=1.0)", "MismatchedBayes('gaussian:1')")
 STUDENTS = (*RIDGE_STUDENTS, *OTHER_STUDENTS)
 # What matters only where classes are unequal.
 INTERCEPT_STUDENTS = (
@@ -155,7 +157,8 @@ def students_on_equal_classes() -> Iterator[str]:
     """Yield every student at every number of classes, each at both ends of α and λ."""
     for k, student, (alpha, ridge) in product(CLASSES, RIDGE_STUDENTS, CORNERS):
         yield curve(f"Teacher({k})", student, alpha, ridge)
-    for k, student, alpha in product(CLASSES, OTHER_STUDENTS, ALPHAS):
+    without_ridge = (*OTHER_STUDENTS, *STUDENTS_OF_EQUAL_CLASSES)
+    for k, student, alpha in product(CLASSES, without_ridge, ALPHAS):
         yield curve(f"Teacher({k})", student, alpha)
 
 

@@ -501,7 +501,7 @@ def explore(
     ),
     host: str | None = setting(
         None,
-        "Address at which other machines reach the server, for example 0.0.0.0.",
+        "Address of this machine at which others reach the server.",
         metavar="ADDRESS",
         show_default="this machine only",
     ),

@@ -404,7 +404,7 @@ def asymptotics(
     name = estimator
     if name is None:
         asks_for_a_fit = bool(ridge or penalty or intercept or class_weight)
-        name = default_estimator(teacher, asks_for_a_fit)
+        name = "cross-entropy" if asks_for_a_fit else "bayes"
     students = build_estimators([name], ridge, penalty, intercept, class_weight)
     if len(students) > 1:
         given = " and ".join(text for text in (ridge, penalty) if text)

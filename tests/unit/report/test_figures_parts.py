@@ -43,6 +43,8 @@ NAMES = [
     "amp-trajectory",
     "margins",
     "rivals",
+    "one-pass",
+    "choosing-data",
     "noisy-curves",
     "separability",
     "calibration",

@@ -176,7 +176,7 @@ def _row(figure: str, quantity: str, pair: Mapping[Any, Any], judged: bool) -> R
     standard_error = float(pair["error"])
     uncertainty = 0.0
     if quantity == "generalisation_error":
-        uncertainty = float(pair["uncertainty_theory"])
+        uncertainty = float(pair.get("uncertainty_theory", 0.0))
     mean = pair["value"]
     theory = pair["value_theory"]
     distance = abs(mean - theory)

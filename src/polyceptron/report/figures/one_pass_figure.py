@@ -24,7 +24,6 @@ N_POINTS = 8  # of a line of one pass beside the marks
 N_RIDGES = 4  # of the line of best ridges beside the marks: at k = 10 each takes a second
 # Among these rates the best one is looked for; it lies between 0.3 and 5 in all three panels.
 RATES = np.geomspace(0.25, 6.0, 7)
-DIMENSION = 500  # a pass is a loop over samples, whatever the profile
 
 
 def best_rate_rows(n_classes: int) -> list[Row]:
@@ -72,7 +71,7 @@ def _computations(profile: Profile) -> list[Computation]:
             estimator=FIXED_RATE,
             ridges=[None],
             alpha=alpha,
-            dimension=DIMENSION,
+            dimension=profile.erm_dimension,
             instances=profile.noisy_instances,
             n_classes=k,
         )
@@ -107,6 +106,7 @@ def one_pass(table: pd.DataFrame) -> pic.Picture:
     for k in CLASSES:
         panel = curves_panel(table[table["n_classes"] == k], log_x=True, log_y=True)
         panel = pic.placed(panel, "lower left")
-        title = f"*k = {k}*, Gaussian weights, *d = {DIMENSION}*"
+        dimension = int(table["dimension"].max())
+        title = f"*k = {k}*, Gaussian weights, *d = {dimension}*"
         panels.append(replace(panel, title=title))
     return pic.Picture(tuple(panels), height=9.0)

@@ -105,7 +105,7 @@ def _computations(profile: Profile) -> list[Computation]:
             estimator="cross-entropy",
             ridge=0.1,
             alpha=alpha,
-            dimension=min(profile.erm_dimension, 500),
+            dimension=profile.erm_dimension,
             instances=profile.noisy_instances,
         )
         for k in CLASSES_WITH_FITS
