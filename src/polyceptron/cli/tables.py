@@ -153,7 +153,7 @@ def print_table(
 
 def echo(text: str) -> None:
     """Print words on standard output, broken between words where the terminal ends."""
-    typer.echo(textwrap.fill(text, shutil.get_terminal_size().columns))
+    typer.echo(textwrap.fill(shown_as(text), shutil.get_terminal_size().columns))
 
 
 def header(column: str) -> str:
