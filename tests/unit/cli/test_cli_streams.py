@@ -95,7 +95,8 @@ def test_every_encoding_shows_help_and_tables(arguments, encoding):
         assert " +- " in head
         assert set(rule) == {"-"}
         numbers = text.splitlines()[3]
-        assert head.index("+-") + 2 == numbers.index("  ok")  # the column ends below its name
+        # The column ends below its name.
+        assert head.index("+- 99 %") + len("+- 99 %") == numbers.index("  ok")
     if encoding == "ascii" and arguments == ("--help",):
         assert "alpha = n/d" in text
         panels = [line for line in text.splitlines() if line.startswith(("|", "+"))]
