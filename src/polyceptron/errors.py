@@ -6,9 +6,23 @@ could not be produced (exit code 1). A result that exists but is less accurate t
 error: it carries a status (see `polyceptron.rows.Status`).
 """
 
+MOST_CHARACTERS = 1000  # of a message: more than our own words, less than the array that they quote
+
 
 class InvalidInput(ValueError):
-    """The caller's input is outside what is allowed; the message states both."""
+    """The caller's input is outside what is allowed; the message states both, on one line."""
+
+    def __str__(self) -> str:
+        """Return the message on one line; of a long one, its begin and its end.
+
+        >>> str(InvalidInput("the ridge must be a number, got [[1 2]\\n [3 4]]"))
+        'the ridge must be a number, got [[1 2] [3 4]]'
+        """
+        message = " ".join(super().__str__().split())
+        if len(message) <= MOST_CHARACTERS:
+            return message
+        half = MOST_CHARACTERS // 2
+        return f"{message[:half]} … {message[-half:]}"
 
 
 class ComputationFailed(RuntimeError):

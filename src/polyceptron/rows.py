@@ -8,6 +8,7 @@ None in the table).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
@@ -173,23 +174,33 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return table
 
 
+# Text that a spreadsheet takes for a formula begins with one of these, wide forms included.
+_FORMULA_BEGINNINGS = tuple("=+-@\t\n＝＋－＠")
+_SIGNED_NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+_SIGNED_NUMBERS = re.compile(rf"{_SIGNED_NUMBER}([,;: ]+{_SIGNED_NUMBER})*")
+
+
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with an apostrophe before text that a spreadsheet would compute.
 
-    A cell such as =1+1 in a CSV file is a formula there, and may start programs. Text that begins
-    with a number, such as shares or biases, stays as it is.
+    A cell such as =1+1 in a CSV file is a formula there, and may start programs; the name of a
+    column may too. Text that is a list of numbers, such as shares or biases, stays as it is.
     """
-    text = table.select_dtypes(include=["object", "string"])
-    return table.assign(**{str(name): text[name].map(_as_plain_cell) for name in text.columns})
+    text = table.select_dtypes(include=["object", "string", "category"])
+    plain = table.assign(**{str(name): text[name].map(_as_plain_cell) for name in text.columns})
+    return plain.rename(columns=_as_plain_cell)
 
 
 def _as_plain_cell(value: object) -> object:
     """Return the value, with an apostrophe before it where it is text that begins a formula."""
-    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t")):
+    if not isinstance(value, str):
         return value
-    if value[1:2].isdigit() or value[1:2] == ".":  # a number with its sign
-        return value
-    return f"'{value}"
+    # Python's csv quotes a cell with a line feed, and not one with a carriage return, which many
+    # programs take for the end of a row.
+    text = value.replace("\r\n", "\n").replace("\r", "\n")
+    if not text.startswith(_FORMULA_BEGINNINGS) or _SIGNED_NUMBERS.fullmatch(text):
+        return text
+    return f"'{text}"
 
 
 def json_ready(row: Mapping[str, object]) -> dict[str, object]:

@@ -308,11 +308,44 @@ def test_a_text_too_long_to_be_meant_is_refused(tmp_path, monkeypatch):
         read_text(tmp_path / "b", "list")
 
 
-@pytest.mark.parametrize("cell", ["=cmd|' /C calc'!A0", "+cmd", "-cmd", "@SUM(A1)", "\t=1"])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "=cmd|' /C calc'!A0",
+        "=1+1",
+        "=2+5+cmd|' /C calc'!A0",
+        "-2+3+cmd|' /C calc'!D2",
+        "+1,cmd|' /C calc'!D2",
+        "+cmd",
+        "-cmd",
+        "@SUM(A1)",
+        "@1",
+        "\t=1",
+        "\n=1",
+        "＝1+1",
+    ],
+)
 def test_a_text_that_a_spreadsheet_would_compute_is_only_text(cell: str, tmp_path: Path) -> None:
     table = frame([{"estimator": cell, "q": -1.5, "biases": "-1.5,1.5", "prior": "gaussian"}])
-    write_csv(table, tmp_path / "rows.csv")
+    write_csv(table.assign(shares="-1e-05;+.5"), tmp_path / "rows.csv")
     with (tmp_path / "rows.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert row["estimator"] == f"'{cell}"
     assert (row["q"], row["biases"], row["prior"]) == ("-1.5", "-1.5,1.5", "gaussian")
+    assert row["shares"] == "-1e-05;+.5"
+
+
+@pytest.mark.parametrize("cell", ["a\r=1+1", "\r=1+1", "a\r\n=1+1"])
+def test_a_carriage_return_does_not_begin_a_row(cell: str, tmp_path: Path) -> None:
+    write_csv(frame([{"estimator": "square", "reason": cell}]), tmp_path / "rows.csv")
+    with (tmp_path / "rows.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert "\r" not in row["reason"]
+    assert not row["reason"].startswith("\n=")
+
+
+def test_the_name_of_a_column_is_no_formula(tmp_path: Path) -> None:
+    write_csv(frame([{"=1+1": 2, "q": 1.5}]), tmp_path / "rows.csv")
+    with (tmp_path / "rows.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row == {"'=1+1": "2", "q": "1.5"}

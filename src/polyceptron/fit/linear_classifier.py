@@ -163,7 +163,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_one_label(y)
         y = class_labels(y, _n_samples(X))
         if not large:
-            X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
+            X, y = self._validated(X, y=y)
         else:
             self.n_features_in_ = X.dimension
             X.check_entries()
@@ -189,6 +189,13 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return TrainingData(X, index.astype(np.int64), weights, rows, labels)
 
+    def _validated(self, X: Any, **more: Any) -> Any:
+        """Return what scikit-learn makes of X (and y), or raise its complaint as InvalidInput."""
+        try:
+            return validate_data(self, X, dtype=np.float64, accept_sparse="csr", **more)
+        except ValueError as error:
+            raise InvalidInput(str(error)) from None
+
     def _store(self, weights: Array, offset: Array, scaling: Scaling) -> None:
         """Set `coef_` and `intercept_` from weights (d, k) and offset (k,) of scaled features."""
         raw = weights / scaling.scale[:, None]
@@ -211,7 +218,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X, large = _opened(X)
         if not large:
-            return validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
+            return self._validated(X, reset=False)
         if X.dimension != self.n_features_in_:
             raise InvalidInput(
                 f"X has {X.dimension} features, but {type(self).__name__} was fitted to "

@@ -6,11 +6,13 @@ import re
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn import config_context
 from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from polyceptron.errors import InvalidInput
 from polyceptron.fit.amp_classifier import AMPClassifier
 from polyceptron.fit.erm_classifier import ERMClassifier
 
@@ -43,6 +45,25 @@ def test_what_scikit_learn_users_look_for(make):
             assert re.search(rf"^    {name} : ", text, re.M), name
     with pytest.warns(UserWarning, match="feature names"):
         model.predict(data.data.to_numpy())
+
+
+X_COMPLEX = np.arange(40.0).reshape(20, 2) + 1j
+WHAT_IS_NO_X = {
+    "complex": X_COMPLEX,
+    "complex and sparse": csr_array(X_COMPLEX),
+    "one axis": np.arange(20.0),
+    "text": np.full((20, 2), "a" * 10_000),
+    "NaN": np.where(np.arange(40).reshape(20, 2) == 7, np.nan, 1.0),
+}
+
+
+@pytest.mark.parametrize("kind", WHAT_IS_NO_X)
+@pytest.mark.parametrize("make", [ERMClassifier, AMPClassifier])
+def test_what_is_no_matrix_of_numbers_is_one_short_sentence(make, kind):
+    with pytest.raises(InvalidInput) as told:
+        make().fit(WHAT_IS_NO_X[kind], np.arange(20) % 2)
+    assert "\n" not in str(told.value)
+    assert len(str(told.value)) < 1100
 
 
 def test_sample_weights_are_routed_through_a_search():
