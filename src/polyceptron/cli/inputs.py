@@ -69,6 +69,7 @@ def with_shared_options(
         options_of["teacher"][name] = _showing_its_default(options_of["teacher"][name])
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        """Replace the arguments that `makers` make by the options they are made of."""
         arguments = _parameters(command)
         options: dict[str, inspect.Parameter] = {}
         for name, parameter in arguments.items():
@@ -81,6 +82,7 @@ def with_shared_options(
 
         @wraps(command)
         def run(**values: Any) -> None:
+            """Make the arguments from the options, then run the command."""
             made = {}
             for name, maker in makers.items():
                 given = {option: values[option] for option in options_of[name] if option in values}

@@ -37,6 +37,7 @@ def option(help: str, *flags: str, panel: str | None = None, **more: Any) -> Any
     if words:
 
         def complete(incomplete: str) -> list[str]:
+            """Return the names that begin with what has been typed."""
             return completions(words[0], incomplete)
 
         more["autocompletion"] = complete

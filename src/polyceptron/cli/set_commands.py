@@ -149,6 +149,7 @@ def _rows_of_sets(
     coverage, score, tol = asked
 
     def row_of(student: Estimator, alpha: float) -> Row:
+        """Return the row of the prediction sets of one student at one α."""
         found = prediction_sets(teacher, student, alpha, coverage, score=score, tol=tol)
         row = {**teacher.columns, **student.columns, **found.row}
         if n_calibration is not None:
@@ -177,6 +178,7 @@ def _split_rows(
     from polyceptron.questions.best_split import best_split
 
     def row_of(student: Estimator) -> Row:
+        """Return the row of the best split for one student."""
         found = best_split(teacher, student, samples, dimension, coverage, score=score)
         return {**teacher.columns, **student.columns, "score": score, **asdict(found)}
 

@@ -623,6 +623,7 @@ def _rows_of_errors(
     d = check_size(dimension, "dimension")
 
     def rows_of(student: Estimator) -> list[Row]:
+        """Return the rows of one student, or a row that says why it has none."""
         try:
             rows = curve_rows(teacher, student, [n / d])
         except InvalidInput:

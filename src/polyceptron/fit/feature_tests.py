@@ -322,6 +322,7 @@ def _refitted(
     weights = fit.counts * fit.factors
 
     def at(v: Array) -> tuple[Array, float]:
+        """Return the fields (n, k) at the step `v` and the objective there."""
         fields = rows @ v.T / np.sqrt(fit.counts)[:, None] @ fit.basis.T + common
         return fields, float(weights @ fit.loss.value(fields, fit.y) + (pull * v**2).sum() / 2)
 

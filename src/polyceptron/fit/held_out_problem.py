@@ -121,6 +121,7 @@ def score_of(loss: Loss, scoring: str, shift: Array) -> Score:
         return lambda z, y: ((z + shift).argmax(1) != y).astype(float)
 
     def log_loss(z: Array, y: Labels) -> Array:
+        """Return −ln p of the label of each row, shape (n,)."""
         p = np.asarray(loss.probabilities(z))[np.arange(y.size), y]
         return -np.log(np.maximum(p, np.finfo(float).tiny))
 
@@ -141,6 +142,7 @@ def label_probability(loss: Loss, shift: Array) -> Score | None:
         return None
 
     def probability(z: Array, y: Labels) -> Array:
+        """Return the probability of the label of each row, shape (n,)."""
         p = np.asarray(loss.probabilities(z + shift))
         return np.asarray(p[np.arange(y.size), y])
 

@@ -223,6 +223,7 @@ class LeaveOneOut:
         own = fits[:, None], np.arange(len(U)), chunk[:, None]  # the field of the sample left out
 
         def settled(before: AnyArray, after: AnyArray, gain_is_small: bool) -> bool:
+            """Return whether the field of the sample left out has stopped moving."""
             moved = float(np.abs((after - before)[own]).max())
             return gain_is_small and moved <= FIELD_MOVE_OF_LAST_STEP
 

@@ -414,6 +414,7 @@ def _smallest_curvature(design: Design, objective: SoftmaxObjective, found: Newt
         return float(eigvalsh(H, subset_by_index=[0, 0])[0] - 1e-14 * np.trace(H))  # rounding
 
     def apply(u: Array) -> Array:
+        """Multiply the Hessian by a vector u (r·d,)."""
         return np.asarray(design.through(u.reshape(found.U.shape), bend)[0]).ravel()
 
     operator = LinearOperator((r * d, r * d), matvec=apply, dtype=np.float64)  # type: ignore[call-overload]

@@ -341,6 +341,7 @@ def save_figure(figure: Figure, path: str | Path) -> None:
         metadata = {"Date": None}
 
     def write_picture(place: Path) -> None:
+        """Write the picture to a place, drawn in memory first."""
         drawn = io.BytesIO()  # on a full disk matplotlib would fail inside its own clean-up
         with style():
             figure.savefig(drawn, format=kind, metadata=metadata)

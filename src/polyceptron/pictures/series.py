@@ -171,6 +171,7 @@ def _best_ridges(places: Mapping[float, set[float]]) -> set[float]:
             undisturbed.add(ridge)
 
     def overlaps_another(ridge: float) -> bool:
+        """Return whether this ridge's range of α overlaps that of another ridge."""
         first, last = ends[ridge]
         others = (ends[other] for other in undisturbed if other != ridge)
         return any(max(first, start) <= min(last, end) for start, end in others)

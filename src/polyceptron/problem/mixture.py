@@ -82,6 +82,7 @@ class Mixture(pop.Population):
 
     @classmethod
     def of_columns(cls, n_classes: int | None, **given: Any) -> Self:
+        """Make the mixture that the columns of a row describe."""
         if "features" in given:
             raise InvalidInput("a mixture with covariances in full cannot be made from a row")
         if "shares" not in given:
@@ -199,14 +200,17 @@ class Mixture(pop.Population):
 
     @cached_property
     def class_shares(self) -> Array:
+        """The share of each class, shape (k,)."""
         return np.array(self.shares)
 
     @property
     def group_shares(self) -> Array:
+        """The share of each group of samples with one law: here a group is a class."""
         return self.class_shares
 
     @cached_property
     def levels_of_features(self) -> pop.FeatureLevels | None:
+        """Weight, variances and Gram matrix of each level; None for full covariances."""
         if self.covariances is not None:
             return None
         table = np.array(self.levels)
@@ -215,6 +219,7 @@ class Mixture(pop.Population):
 
     @property
     def full_features(self) -> tuple[Array, Array] | None:
+        """Means (k, d) times √d and covariances (k, d, d) if given in full, else None."""
         if self.covariances is None or self.means is None:
             return None
         return self.means * math.sqrt(self.means.shape[1]), self.covariances
@@ -255,6 +260,7 @@ class Mixture(pop.Population):
         return np.repeat(deviation, self._sizes(dimension), axis=0).T
 
     def draw(self, X: Array, rng: np.random.Generator) -> tuple[NDArray[np.integer[Any]], Array]:
+        """Fill X (n, d) with samples of the mixture and return their classes (n,) and the means."""
         d = X.shape[1]
         mu = self.draw_means(rng, d)
         y = rng.choice(self.n_classes, size=len(X), p=np.array(self.shares))

@@ -75,6 +75,7 @@ class Pruned(Population):
 
     @classmethod
     def of_columns(cls, n_classes: int | None, **given: Any) -> Self:
+        """Refuse: `of_text` makes a pruned teacher from its teacher and the selection."""
         raise InvalidInput("a pruned teacher is made by its teacher")
 
     @classmethod
@@ -123,10 +124,12 @@ class Pruned(Population):
 
     @property
     def class_shares(self) -> Array:  # type: ignore[override]
+        """The share of each class among the kept samples, shape (k,): that of the teacher."""
         return cast(Array, self.teacher.class_shares)
 
     @property
     def levels_of_features(self) -> FeatureLevels:  # type: ignore[override]
+        """The levels of the teacher's features."""
         return cast(FeatureLevels, self.teacher.levels_of_features)
 
     @property
@@ -136,6 +139,7 @@ class Pruned(Population):
 
     @property
     def columns(self) -> dict[str, Any]:  # type: ignore[override]
+        """The columns of a row: those of the teacher, and the selection."""
         share = repr(self.keep).removesuffix(".0")
         return {**self.teacher.columns, "prune": f"{self.which}:{share}"}
 
@@ -143,6 +147,7 @@ class Pruned(Population):
         return f"Pruned({self.teacher!r}, keep={self.keep!r}, which={self.which!r})"
 
     def draw(self, X: Array, rng: np.random.Generator) -> tuple[Any, Array]:
+        """Fill X (n, d) with all samples of the teacher and return labels (n,) and its weights."""
         return cast(tuple[Any, Array], self.teacher.draw(X, rng))
 
     def sample(self, n_samples: int, dimension: int | None = None, seed: Any = None) -> Dataset:

@@ -204,7 +204,10 @@ def fit_newton(
     kept, done = checkpoint.load() or {}, dict[float, ERMFit]()
 
     def keep(block: list[float], U: Array, now: bool = False) -> None:
+        """Save the weights of this block of ridges beside those of earlier blocks."""
+
         def state() -> dict[str, Array]:
+            """Return the weights (d, k) of each ridge that is solved or begun."""
             kept.update({str(r): W.T @ basis.T for r, W in zip(block, U, strict=True)})
             return kept
 

@@ -48,25 +48,31 @@ class WeightedRows(Design):
         self._base, self._factors = base, factors
 
     def read_rows(self, rows: Any) -> AnyArray:
+        """Return the chosen rows, each times its factor."""
         return np.asarray(self._base.read_rows(rows) * self._factors[rows][:, None])
 
     def each_block(
         self, work: Callable[..., Any], shared: Any = (), parts: Any = None, *size: int
     ) -> Iterator[tuple[slice, Any]]:
+        """Yield what `work` returns for each block of weighted rows."""
         count = len(shared)  # the factors come behind it
 
         def own(rows: slice) -> tuple[Any, ...]:
+            """Return what belongs to these rows: their factors, then the parts of the caller."""
             return (self._factors[rows], *(parts(rows) if parts is not None else ()))
 
         def weighted(block: AnyArray, *more: Any) -> Any:
+            """Call `work` with the rows times their factors."""
             return work(block * more[count][:, None], *more[:count], *more[count + 1 :])
 
         return self._base.each_block(weighted, shared, own, *size)
 
     def times_columns(self, small: AnyArray) -> AnyArray:
+        """Return the weighted design times `small` (d, m), shape (n, m)."""
         return (self._base.times_columns(small) * self._factors).astype(small.dtype, copy=False)
 
     def times_rows(self, small: AnyArray) -> AnyArray:
+        """Return the transposed weighted design times `small` (n, m), shape (d, m)."""
         return self._base.times_rows((small * self._factors).astype(small.dtype, copy=False))
 
 
@@ -119,10 +125,12 @@ class _ShiftedGram(_Gram):
         self.factor = scipy.linalg.cho_factor(shifted, overwrite_a=True, check_finite=False)
 
     def solve(self, right: Array, ridges: Array) -> Array:
+        """Return the solution of (AᵀA + λ) x = right for each right-hand side."""
         right = right.reshape(right.shape[-2:]).T
         return np.asarray(scipy.linalg.cho_solve(self.factor, right, check_finite=False)).T[None]
 
     def convexity(self, ridge: float) -> float:
+        """Return a lower bound on the smallest eigenvalue of the Hessian: the ridge."""
         return ridge
 
 

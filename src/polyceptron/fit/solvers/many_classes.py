@@ -345,6 +345,7 @@ class _ManyClasses:
         share = share * (1 + missing * off / max(share @ off**2, SMALLEST_DOUBLE))
 
         def value(log_t: float) -> float:
+            """Return the objective at the step length exp(log_t)."""
             t = math.exp(log_t)
             fields = z + np.float32(t) * dz
             largest = fields.max(1)

@@ -191,6 +191,7 @@ def distances(
         return 0 * enough, norms(G) / ridges, enough
 
     def total_curvature() -> Array:
+        """Return the curvature of the objective summed over all samples, in double precision."""
         total: Array = objective.curvature(here, np.float64).total()
         return total
 

@@ -273,6 +273,7 @@ def _diagonal(
     inverse = np.where(is_seen, 1 / np.where(is_seen, diagonal, 1.0), 0.0).astype(dtype)[:, None]
 
     def ease(residual: AnyArray, problems: Labels) -> AnyArray:
+        """Divide the residual by the diagonal of the Hessian: the preconditioner."""
         return residual * inverse[problems]
 
     return ease

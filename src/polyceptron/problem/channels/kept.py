@@ -97,15 +97,19 @@ class KeptLabels(Channel):
         return (0.0, self.margin)
 
     def width(self, variance: float) -> float:
+        """Return the width over which the label's probability varies at `variance`."""
         return math.sqrt(variance)
 
     def sample_utility(self, fields: Array, rng: np.random.Generator) -> Array:
+        """Return the fields (n, k) themselves: a teacher without noise has no other utility."""
         return fields
 
     def utility(self, omega: Array, label: object, variance: object, order: int) -> Orthant:
+        """Refuse: there is no posterior for samples that were chosen by their margin."""
         raise InvalidInput("samples that were chosen by their margin have no posterior here")
 
     def utility_gaps(self, gaps: Array, variance: float) -> Winning:
+        """Return the probability that a kept sample has the label, and its slopes, at `gaps`."""
         width = self.width(max(variance, SHARP))
         beyond = winning_chance(gaps - self.margin, width)
         if self.which == "easy":

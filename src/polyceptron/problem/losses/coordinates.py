@@ -98,6 +98,7 @@ class Coordinates:
         points = blend_breaks([breaks], float(breaks[0]), float(breaks[-1]), keep=edges)
 
         def pull_and_trace(gap: Array) -> Array:
+            """Return the pull and the trace of the denoiser at gaps (n,), shape (2, n)."""
             pull = self.at_gaps(gap[None], V)
             return np.stack([pull.others[0], pull.trace])
 
@@ -116,6 +117,7 @@ class Coordinates:
         probes = np.quantile(row, [0.0, 0.2, 0.4, 0.6, 0.8])
 
         def pulls_and_traces(y: Array) -> Array:
+            """Return pulls and traces at the second gap y (n,), for each probe of the first."""
             parts = []
             for first in probes:
                 pull = self.at_gaps(np.stack([np.full_like(y, first), first + y]), V)
@@ -147,6 +149,7 @@ class Coordinates:
         """Return the root of the trained margin as a function of the gap, or none."""
 
         def margin(gap: float) -> float:
+            """Return the margin of a training sample after its proximal step from `gap`."""
             return float(self.at_gaps(np.array([[gap]]), V).margin[0])
 
         for low in -(2.0 ** np.arange(42)):

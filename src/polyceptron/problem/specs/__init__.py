@@ -29,6 +29,7 @@ class _Estimators(Registry[Estimator]):
 
     def _all(self) -> dict[str, Entry[Estimator]]:
         def risk(entry: Entry[Loss]) -> Entry[Any]:
+            """Return the entry of the ERM of a registered loss."""
             return replace(entry, make=lambda *numbers: ERM(entry.make(*numbers)))  # type: ignore[arg-type]
 
         losses = {e.name: risk(e) for e in LOSSES.entries if e.name not in self._entries}
@@ -36,6 +37,7 @@ class _Estimators(Registry[Estimator]):
         return {**first, **losses, **self._entries}
 
     def read(self, text: Any) -> Estimator:
+        """Return the estimator of a name such as `one-vs-rest`, or the ERM of a loss."""
         if isinstance(text, Loss) or (isinstance(text, str) and self.head(text) in LOSSES.names):
             return ERM(text)  # type: ignore[arg-type]
         return super().read(text)

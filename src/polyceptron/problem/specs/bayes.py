@@ -25,6 +25,7 @@ class BayesOptimal(Estimator):
     calibrated: ClassVar[bool] = True
 
     def decay(self, teacher: AnyTeacher) -> Decay | None:
+        """Return the exponent 1 of the error at large α, known for Gaussian weights only."""
         if not teacher.prior.gaussian:
             raise InvalidInput(
                 f"the Bayes-optimal error of a teacher with prior {teacher.prior.name!r} falls "

@@ -112,6 +112,7 @@ def rows_over_ridges(estimator: str, alpha: float, marks: list[float], most: int
     teacher = Teacher(3)
 
     def rows_at(ridge: float) -> list[Row]:
+        """Return the row of theory at this ridge."""
         return student_of(make_estimator(estimator, ridge)).rows(teacher, [alpha])
 
     low, high = RANGES_OF_RIDGES[estimator]

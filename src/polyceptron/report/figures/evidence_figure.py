@@ -35,6 +35,7 @@ def assumed_rows(n_classes: int, alpha: float, tol: float, most: int) -> list[Ro
     teacher = Teacher(n_classes, noise=NOISE)
 
     def at(variance: float) -> list[Row]:
+        """Return the row of the student that assumes this variance."""
         student = student_of(MismatchedBayes(f"gaussian:{variance!r}"))
         (row,) = student.rows(teacher, alpha, tol=tol)
         return [row | {"part": "assumed", "assumed_variance": variance}]

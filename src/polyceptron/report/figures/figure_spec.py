@@ -56,6 +56,7 @@ def figure(
     """Make a figure of the function that draws it, whose docstring is the caption by default."""
 
     def make(drawn: Draw) -> FigureSpec:
+        """Return the specification of the figure that `drawn` draws."""
         words = caption or " ".join((drawn.__doc__ or "").split())
         return FigureSpec(name, title, words, drawn, computations)
 

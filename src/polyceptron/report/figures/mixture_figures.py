@@ -122,6 +122,7 @@ def treatment_rows(marks: list[float], most: int, dimension: int, instances: int
     size = FitSize(dimension, instances)
 
     def rows_at(alpha: float) -> list[Row]:
+        """Return theory of every treatment at this α, and fits at a mark."""
         rows = []
         for treatment in _treatments(alpha):
             rows.append(treatment.theory_row(RARE, alpha=alpha))
@@ -209,6 +210,7 @@ def ratio_rows(
     size = FitSize(dimension, instances)
 
     def rows_at(ratio: float) -> list[Row]:
+        """Return theory at this ratio of variances, and a fit at a mark."""
         first = 1 / (1 - RARE_SHARE + RARE_SHARE * ratio)
         mixture = Mixture(
             (1 - RARE_SHARE, RARE_SHARE), separation=SEPARATION, variances=(first, ratio * first)

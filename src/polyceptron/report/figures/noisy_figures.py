@@ -98,6 +98,7 @@ def noisy_transition_rows(kind: str, most: int) -> list[Row]:
     """
 
     def rows_at(size: float) -> list[Row]:
+        """Return both transitions at this size of the noise."""
         rows = transition_rows(*RADEMACHER, _noise_of_size(kind, size))
         place = {"noise_kind": kind.rstrip(":"), "noise_size": size}
         return [row | place | {"alpha": row["alpha"] or math.nan} for row in rows]
@@ -202,6 +203,7 @@ def threshold_rows(n_classes: int, most: int) -> list[Row]:
     tol = None if n_classes <= 3 else TOLERANCE_OF_MANY_CLASSES
 
     def rows_at(variance: float) -> list[Row]:
+        """Return the row of α_s at this variance of the noise."""
         found = separability(Teacher(n_classes, noise=f"gaussian:{variance!r}"), tol)
         row = figure_row(
             "theory",
@@ -247,6 +249,7 @@ def _largest_separable(X: Array, y: Labels, n_classes: int) -> float:
     """
 
     def separable(n: int) -> bool:
+        """Return whether the first n samples can be separated."""
         return bool(is_separable(X[:n], y[:n], n_classes=n_classes).separable)
 
     n_samples, dimension = X.shape
@@ -351,6 +354,7 @@ def best_rows(most: int) -> list[Row]:
     teacher = Teacher(2, noise=NOISE)
 
     def rows_at(alpha: float) -> list[Row]:
+        """Return the best ridge of each score at this α."""
         row = figure_row("theory", "cross-entropy", n_classes=2, alpha=alpha)
         return [
             row

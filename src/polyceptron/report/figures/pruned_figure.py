@@ -49,6 +49,7 @@ def pruned_rows(which: str, most: int) -> list[Row]:
     student = student_of(ERM(LOSS, RIDGE))
 
     def rows_at(alpha: float) -> list[Row]:
+        """Return the row of theory at this α."""
         return student.rows(population, [alpha])
 
     return smooth_rows(rows_at, *ALPHAS, most, MARKS, log=True, y=ERROR)

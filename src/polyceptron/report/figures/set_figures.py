@@ -44,6 +44,7 @@ def size_rows(n_classes: int, estimator: str, ridge: float | None, most: int) ->
     tol = TOLERANCE_ABOVE_THREE if n_classes > 3 else None
 
     def rows_at(alpha: float) -> list[Row]:
+        """Return the row of prediction sets at this α."""
         sets = prediction_sets(teacher, student, alpha, COVERAGE, tol=tol)
         numbers = {
             "alpha": alpha,

@@ -97,6 +97,7 @@ def _best_ridge_by_search(k: int, alpha: float) -> Check:
     """Compare the best ridge of the square loss with a search of the least error."""
 
     def error(log_ridge: float) -> float:
+        """Return the error of the square loss at a ridge."""
         return erm_point("square", k, math.exp(log_ridge), alpha).generalisation_error
 
     search = minimize_scalar(error, bracket=(-2.0, 1.0), tol=1e-9)
@@ -110,6 +111,7 @@ def _least_squares(k: int) -> Iterator[Check]:
     point = erm_point("square", k, 0.0, 2.0)
 
     def density_of_maximum(x: float) -> float:
+        """Return x times the density of the largest of k standard normals."""
         return float(k * x * norm.pdf(x) * ndtr(x) ** (k - 1))
 
     mean, _ = quad(density_of_maximum, -FAR_ON_A_NORMAL_LAW, FAR_ON_A_NORMAL_LAW)

@@ -110,6 +110,7 @@ def _risk_check(case: RiskCase) -> Check:
     k, alpha, ridge = case
 
     def risk(value: float) -> float:
+        """Return α times the training loss plus the penalty, at the ridge `value`."""
         point = erm_point("cross-entropy", k, value, alpha, tol=1e-9)
         return alpha * point.training_loss + 0.5 * value * (k - 1) * point.q
 

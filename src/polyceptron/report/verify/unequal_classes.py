@@ -60,7 +60,10 @@ def _labels_of_chance(share: float) -> Check:
     """Compare α_s of labels of chance and an intercept b with 1/min_b of a mean square."""
 
     def mean_square(b: float) -> float:
+        """Return the mean square distance beyond the margin at the intercept b."""
+
         def square_beyond(c: float) -> float:
+            """Return E max(x − c, 0)² for a standard normal x."""
             value, _ = quad(lambda x: x * x * norm.pdf(x + c), 0, FAR_ON_A_NORMAL_LAW)
             return float(value)
 
