@@ -1,6 +1,6 @@
-"""Makes theory/fields/argmax_entropy.json: I and Ψ = E Σ_l Z_l ln Z_l of the argmax channel, any k.
+"""Make sides/fields/argmax_entropy.json: I and Ψ = E Σ_l Z_l ln Z_l of the argmax channel, any k.
 
-    python tools/argmax_entropy.py > src/polyceptron/theory/fields/argmax_entropy.json    (minutes)
+    python tools/argmax_entropy.py > src/polyceptron/sides/fields/argmax_entropy.json    (minutes)
 
 Two and three classes: I and Ψ from the panels of the theory. More: Ψ alone, from the theory's rule
 with more nodes than it has at run time (`sides/fields/information.py`).

@@ -1,6 +1,6 @@
-"""Makes theory/weights/sign_rows.json: v(q̂) of ±1 weights at a few k and s (half an hour).
+"""Make sides/weights/sign_rows.json: v(q̂) of ±1 weights at a few k and s (half an hour).
 
-    python tools/sign_rows.py > src/polyceptron/theory/weights/sign_rows.json
+    python tools/sign_rows.py > src/polyceptron/sides/weights/sign_rows.json
 
 Up to k = 9 on a lattice of fields, above sampled (`finite_row_variance`; the rows that are kept had
 v in full sampled, with larger errors, not only what the shift hides). v is the

@@ -1,6 +1,6 @@
 """The fixed point of empirical risk minimisation by another route than the package's.
 
-Nothing of `theory/fields` places a node or averages here, except that losses whose own rule has no
+Nothing of `sides/fields` places a node or averages here, except that losses whose own rule has no
 chance (sums at four and more classes) are held against random points of a seed of their own:
 
     k = 2, 3       a product of shifted lattices in the gaps, stretched about the boundary

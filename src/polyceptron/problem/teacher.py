@@ -8,8 +8,8 @@ Rademacher weights the latter learns from w₁ − w₂ in {−2, 0, 2}. With Ga
 coincide.
 
 Features need not be independent: x = √s g in the eigenbasis of their covariance, and the teacher's
-weights there have variance θ (`model/features`). What the features hide of the teacher is noise of
-its fields, so that labels are drawn, and learnt from, through `channel` = noise + what is hidden.
+weights there have variance θ (`problem/spectrum.py`). What the features hide of the teacher is
+noise of its fields: labels are drawn, and learnt from, through `channel` = noise + what is hidden.
 
 Classes need not be alike: biases b* are added to the fields, y ~ channel(z + b*), and the rows of
 W* may be correlated, z ~ N(0, R).

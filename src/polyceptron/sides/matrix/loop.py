@@ -34,7 +34,8 @@ from polyceptron.sides.matrix.weights import weights_side
 Fields = Callable[[MatrixOrder], MatrixAverages]
 """The fields side: (order) → averages."""
 
-# Step of a field in a difference of pulls: test_dynamics.py compares the first rounds with samples.
+# Step of a field in a difference of pulls: test_population_rounds.py compares rounds with message
+# passing on samples.
 FIELD_DIFFERENCE = 1e-4
 # Hard margins leave at least this share of the directions of weights free in a round.
 LEAST_FREE_SHARE = 0.01
