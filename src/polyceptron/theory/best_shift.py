@@ -5,11 +5,14 @@ of the r = k − 1 components of the shift on class differences. The search has 
 
 1. On fixed random points of the fields the argmax is replaced by a softmax of falling temperature,
    whose mean cost has a gradient (`_best_shift_on_points`).
-2. With two and three classes the exact cost is smooth in the shift and is minimised from there by
-   the simplex method. With more classes the cost itself is sampled, and the first step stands.
+2. The cost itself is minimised from there. With two and three classes it is exact, and the simplex
+   method is used. With more it is sampled at points that move smoothly with the shift
+   (`points_of_leaders`), and a quasi-Newton method is used; above MOST_CLASSES_POLISHED the first
+   step stands.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy.optimize import minimize
@@ -32,12 +35,14 @@ from polyceptron.theory.decisions import (
 )
 
 POINTS_SEED = 37
-LOG2_POINTS = 11
+LOG2_POINTS_OF_A_CLASS = 11
 # Temperatures of the softmax in units of the spread of the fields' differences: from a smooth cost
 # with few minima to one that is close to that of the argmax.
 TEMPERATURES = (0.3, 0.1, 0.03)
 # First step of the simplex, in standard deviations of the fields.
 FIRST_SIMPLEX_STEP = 0.1
+# A sampled cost of 20 classes takes 0.1 s, and its gradient twenty of them.
+MOST_CLASSES_POLISHED = 10
 
 
 def best_shift(
@@ -88,18 +93,10 @@ def best_shift(
 
     no_shift = np.zeros(law.n_classes - 1)
     shift = min(_best_shift_on_points(law, costs), no_shift, key=quick_cost)
-    if law.n_classes <= 3:  # The cost is computed without sampling, and is smooth in the shift.
-        result = minimize(
-            quick_cost,
-            shift,
-            method="Nelder-Mead",
-            options={
-                "initial_simplex": _first_simplex(law, shift),
-                "xatol": 1e-7,
-                "fatol": 1e-13,
-            },
-        )
-        shift = np.asarray(result.x)
+    if law.n_classes <= 3:
+        shift = _by_simplex(quick_cost, shift, _first_simplex(law, shift))
+    elif law.n_classes <= MOST_CLASSES_POLISHED:
+        shift = np.asarray(minimize(quick_cost, shift, method="L-BFGS-B").x)
     scores = population_scores(law.shifted(shift))
     return Decision(
         chosen=difference_basis(law.n_classes) @ shift,
@@ -109,6 +106,17 @@ def best_shift(
         scores=scores,
         point=point,
     )
+
+
+def _by_simplex(cost: Callable[[Array], float], start: Array, simplex: Array) -> Array:
+    """Return the shift (r,) of least exact cost, from a simplex (r + 1, r) around `start`."""
+    result = minimize(
+        cost,
+        start,
+        method="Nelder-Mead",
+        options={"initial_simplex": simplex, "xatol": 1e-7, "fatol": 1e-13},
+    )
+    return np.asarray(result.x)
 
 
 def _first_simplex(law: FieldsDistribution, start: Array) -> Array:
@@ -123,7 +131,10 @@ def _best_shift_on_points(law: FieldsDistribution, costs: Array) -> Array:
     k = law.n_classes
     r = k - 1
     T = difference_basis(k)
-    uniform = uniform_replicates(2 * r, LOG2_POINTS, POINTS_SEED, 1)[0]
+    log2 = LOG2_POINTS_OF_A_CLASS
+    if law.teacher is not None:  # one group has the samples of all classes
+        log2 += math.ceil(math.log2(k))
+    uniform = uniform_replicates(2 * r, log2, POINTS_SEED, 1)[0]
     n = len(uniform)
     fields = []
     point_costs = []

@@ -63,6 +63,19 @@ def test_costs_of_errors_and_of_three_classes():
         assert population_scores(there).balanced_error.value > balanced.cost - 1e-9
 
 
+def test_the_best_shift_of_five_classes_is_not_cheaper_nearby():
+    """A class with a tenth of the samples, at a weight that makes its mistakes expensive."""
+    biases = (0.0, 0.2, -0.5, 0.65, -0.35)
+    spec = ERM("cross-entropy", 1.0, intercept=True)
+    found = best_shift(Teacher(5, biases=biases), spec, 0.8, tol=3e-3)
+    law = found.point.law
+    here = np.array(found.chosen @ difference_basis(5))
+    rng = np.random.default_rng(0)
+    for step in 0.15 * rng.normal(size=(12, 4)):
+        there = population_scores(law.shifted(here + step), near=law.shifted(here))
+        assert there.balanced_error.value > found.cost - 2e-4
+
+
 def test_best_class_weights_beat_none_and_balanced_ones():
     spec = ERM("cross-entropy", 0.1, intercept=True)
     found = best_class_weight(RARE, spec, 3.0)
