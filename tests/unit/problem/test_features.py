@@ -130,6 +130,15 @@ def test_a_file(tmp_path):
     path.write_text(law.table())
     np.testing.assert_allclose(as_spectrum(path).eigenvalues, law.eigenvalues)
     assert as_spectrum(path).rank == pytest.approx(0.5)
+    # So is the part of the teacher that the features hide.
+    nonlinear = as_spectrum("random-features:relu:2")
+    assert nonlinear.hidden > 0.1
+    path.write_text(nonlinear.table())
+    assert as_spectrum(path).hidden == nonlinear.hidden
+    assert as_spectrum(path).digest == nonlinear.digest
+    path.write_text("eigenvalue,signal,hidden\n1,1,0.1\n1,1,0.2\n")
+    with pytest.raises(InvalidInput, match="one number in all lines, got 2"):
+        as_spectrum(path)
 
 
 def test_signal_from_data_is_unbiased_where_the_raw_fit_is_not():

@@ -80,9 +80,9 @@ def spectrum_sums(ridge: float, spectrum: Spectrum, V_hat: Array) -> SpectrumSum
         x = 1 / (ridge + V_hat)
         return SpectrumSums(x, x, x * x, 0 * x, ridge * x)
     V = V_hat[:, None]
-    s, fraction = spectrum.by_feature
+    s, fraction = spectrum.feature_quadrature
     every = s / (ridge + V * s)
-    s, signal = spectrum.by_field
+    s, signal = spectrum.field_quadrature
     h = 1 / (ridge + V * s)
     mean = (s * h) @ signal
     # The spread from x − x₀ = λ(s − s₀)/((λ + V̂s)(λ + V̂s₀)) with s₀ the mean of s under sθ.

@@ -104,10 +104,10 @@ def solve_square(
     """
     c = signal
     kappa = remaining_ridge(spectrum, alpha, ridge)
-    s, by_field = spectrum.by_field
+    s, by_field = spectrum.field_quadrature
     m = c * float(by_field @ (s / (kappa + s)))
     spread = _spread_of_shrinkage(s, by_field, kappa)
-    s, by_feature = spectrum.by_feature
+    s, by_feature = spectrum.feature_quadrature
     x = s / (kappa + s)
     unexplained = alpha * c**2 * spread + float(by_feature @ x**2) * (
         1 / n_classes - 2 * m * c + m**2
@@ -150,7 +150,7 @@ def remaining_ridge(spectrum: Spectrum, alpha: float, ridge: float) -> float:
         if b > 0:
             return 2 * ridge / (b + discriminant_root)
         return (discriminant_root - b) / (2 * alpha)
-    s, fraction = spectrum.by_feature
+    s, fraction = spectrum.feature_quadrature
     low = ridge / alpha
     if ridge == 0:
         low = float(spectrum.eigenvalues.min()) * (spectrum.rank / alpha - 1)

@@ -182,8 +182,8 @@ def one_pass_path(
     """Return the path of SGD with the rate η(α) = rate/(1 + α/decay_scale) for a teacher."""
     step = step_averages(teacher, loss)
     features = teacher.features
-    signal_values, signal_weights = features.by_field
-    noise_values, noise_weights = features.by_feature
+    signal_values, signal_weights = features.field_quadrature
+    noise_values, noise_weights = features.feature_quadrature
     return OnePassPath(
         step,
         rate,
