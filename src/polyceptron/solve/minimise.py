@@ -35,18 +35,19 @@ from scipy.optimize import brentq
 # Distances in ln λ.
 FIRST_STEP = 1.0
 LONGEST_STEP = 2.0  # valleys of hinges with few data are hardly wider
-NARROW = 1.2  # a bracket within which a parabola is a fair picture
+NARROW = 1.2  # a bracket within which a parabola approximates the function
 # Neighbours of the check are not closer than the first, and not further than the second: closer
-# rounding decides, further a parabola is no picture.
+# ones differ by rounding alone, and further away a parabola is a poor approximation.
 SHORTEST_CHECK = 2e-3
 LONGEST_CHECK = 0.3
-RESOLUTION = 1e-4  # λ is not known better: its rounding and that of the function cost nothing
+RESOLUTION = 1e-4  # of the answer: so small an error of ln λ costs nothing
 
 # Shares of the tolerance on the function.
 CONSTANT_SHARE = 0.03  # a change that counts as none
 GAIN_SHARE = 0.1  # a possible gain for which the search goes on
-RISE_SHARE = 10.0  # by so much the function rises to the neighbours of the check
+RISE_SHARE = 10.0  # a rise that counts as clear: of the ends of a valley, and of neighbours
 
+MAX_STEPS_OF_A_CHECK = 14  # each goes to the vertex of a parabola, or shortens the step
 MAX_TRIALS_OF_A_STEP = 40  # of a loop that narrows or fills a bracket; each halves a part of it
 
 
@@ -191,6 +192,35 @@ class _Vertex(NamedTuple):
     value: float
 
 
+def _power_of_decay(ratio: float, width_before: float, width: float) -> float | None:
+    """Return p of a function c·e^(−p|x|) + constant from its falls over two neighbouring intervals.
+
+    Parameters
+    ----------
+    ratio : float
+        The fall over the first interval by that over the second.
+    width_before, width : float
+        Of the two intervals.
+
+    Returns
+    -------
+    float or None
+        None where the falls do not shrink, so that no limit is in sight.
+    """
+    largest_power = 30.0  # e^(−p·width) is rounding then
+
+    def excess(power: float) -> float:
+        growth = math.expm1(power * width_before) / math.expm1(power * width)
+        return math.log(growth) + power * width - math.log(ratio)
+
+    smallest_power = 1e-6
+    if not math.isfinite(ratio) or ratio <= 0 or excess(smallest_power) >= 0:
+        return None
+    if excess(largest_power) <= 0:
+        return largest_power
+    return float(brentq(excess, smallest_power, largest_power))
+
+
 @dataclass
 class _Search:
     """The trials made so far by x = ln λ, where x = −∞ is the limit λ → 0."""
@@ -237,8 +267,8 @@ class _Search:
 
     def widen(self) -> None:
         """Make trials on both sides of the start, until both ends of the valley are seen."""
-        # Where the function cannot be computed at the start, begin at a larger λ. With a solution
-        # near by to begin from it may be possible later: those failures are forgotten.
+        # Where the function cannot be computed at the start, begin at a larger λ. The objective may
+        # succeed there later, once it can start from a solution near by: forget those failures.
         x = self.start
         while not math.isfinite(self.at(x).value) and x < self.highest:
             x = min(x + 2 * FIRST_STEP, self.highest)
@@ -282,10 +312,13 @@ class _Search:
         here = self._outermost(direction)
         wall = self._nearest_failure(direction)
         if wall is not None:
-            if abs(wall - here) < LONGEST_CHECK:
-                return False
-            self.at((wall + here) / 2)
-            return True
+            if abs(wall - here) >= LONGEST_CHECK:
+                self.at((wall + here) / 2)
+                return True
+            limit_is_new = self._end(direction) == -math.inf
+            if limit_is_new:  # the limit may be known, although small λ are not
+                self.at(-math.inf)
+            return limit_is_new
         if self._is_constant(direction):
             limit = self.at(self._end(direction))
             return math.isfinite(limit.value)  # or else the function counts as constant up to there
@@ -300,7 +333,7 @@ class _Search:
         return True
 
     def _step_towards_limit(self, direction: int) -> bool:
-        """The limit λ → 0 is known: go on in longer and longer steps until it is reached.
+        """Make one longer step towards a known limit λ → 0; return False if none is left.
 
         The function may be constant over a long stretch, and have another value in the limit.
         """
@@ -319,9 +352,9 @@ class _Search:
         return True
 
     def _is_constant(self, direction: int) -> bool:
-        """Return whether the last trials on a side have the same value over a long stretch.
+        """Return whether the last trials on a side have the same value over two longest steps.
 
-        That of two of the longest steps, nearly.
+        Trials may be a little closer than that.
         """
         outwards = self._outwards(direction)
         last = self.trials[outwards[-1]].value
@@ -333,7 +366,7 @@ class _Search:
         return False
 
     def _fill_gaps(self) -> None:
-        """Make trials between neighbours far apart of which one is near the least, if they differ.
+        """Fill wide gaps: where neighbours differ in value, and one of them is close to the least.
 
         A valley may lie between two stretches on which the function is constant, or just beyond the
         end of one.
@@ -436,16 +469,25 @@ class _Search:
         """Refine between the neighbours of the best trial, and say where the minimum lies."""
         best = self.best()
         if best == -math.inf:
-            return Minimum(0.0, self.trials[best], 0.0, 0.0, Place.ZERO)
+            return self._minimum_at_zero()
         at_end = self._limit(best)
         if at_end is not None:
             return at_end
-        # Where the function is constant its slope is rounding: first near the valley by values.
+        # Where the function is constant its slope is rounding, so come close by values first.
         self._narrow_by_value(2 * NARROW)
         root = self._refine_by_slope()
         if root is None or self.trials[root].value > self.least() + GAIN_SHARE * self.tol:
             return self.checked(self._narrow_by_value(NARROW), LONGEST_CHECK)
         return self.checked(root, self._check_step(self._bend_around(root)))
+
+    def _minimum_at_zero(self) -> Minimum:
+        """Return the limit λ → 0; where small λ could not be computed it is an edge."""
+        limit = self.trials[-math.inf]
+        if self._nearest_failure(-1) is None:
+            return Minimum(0.0, limit, 0.0, 0.0, Place.ZERO)
+        # In between the function may fall as far again as it did from the last λ to the limit.
+        fall = self.trials[self._outermost(-1)].value - limit.value
+        return Minimum(0.0, limit, fall, 0.0, Place.EDGE)
 
     def _limit(self, best: float) -> Minimum | None:
         """Return the minimum in a limit or at an edge, None if it lies inside."""
@@ -453,7 +495,9 @@ class _Search:
         if known[0] < best < known[-1] or len(known) == 1:
             return None
         if best == known[0]:
-            if -math.inf in self.trials and math.isfinite(self.trials[-math.inf].value):
+            limit = self.trials.get(-math.inf)
+            limit_is_known = limit is not None and math.isfinite(limit.value)
+            if limit_is_known and self._nearest_failure(-1) is None:
                 return None  # between 0 and the next λ: there is a bracket
             direction = -1
         else:
@@ -461,14 +505,16 @@ class _Search:
         return self._constant_part(best, direction)
 
     def _constant_part(self, best: float, direction: int) -> Minimum:
-        """The function falls up to the last trial: choose the first λ that is as good."""
+        """Return the minimum of a function that still falls at the last trial on a side.
+
+        It is the first λ whose value is as good as the last one.
+        """
         enough = CONSTANT_SHARE * self.tol
         outwards = self._outwards(direction)
         while abs(outwards[-1] - outwards[-2]) > 2 * FIRST_STEP and self._fall(outwards) > enough:
             self.at((outwards[-1] + outwards[-2]) / 2)
             outwards = self._outwards(direction)
-        # Towards a limit the function changes by a power of λ: beyond the end by less than before.
-        beyond = self._fall(outwards)
+        beyond = self._left_beyond(outwards)
         place = Place.INFINITY if direction > 0 else Place.ZERO
         reached_end = best == self._end(direction) and beyond <= self.tol
         if not reached_end and beyond > enough:
@@ -485,6 +531,22 @@ class _Search:
     def _fall(self, outwards: list[float]) -> float:
         """Return by how much the last two values differ."""
         return abs(self.trials[outwards[-1]].value - self.trials[outwards[-2]].value)
+
+    def _left_beyond(self, outwards: list[float]) -> float:
+        """Return how far the function may still fall beyond the last trial.
+
+        Towards a limit it changes by a power λ^(∓p). The last two falls say what p is, and the
+        rest of a fall D over a distance h in ln λ is D/(e^{ph} − 1). It counts as D at least.
+        """
+        fall = self._fall(outwards)
+        if fall <= CONSTANT_SHARE * self.tol or len(outwards) < 3:
+            return fall
+        before, middle, last = outwards[-3:]
+        fall_before = abs(self.trials[middle].value - self.trials[before].value)
+        power = _power_of_decay(fall_before / fall, abs(middle - before), abs(last - middle))
+        if power is None:
+            return fall
+        return fall * max(1.0, 1 / math.expm1(power * abs(last - middle)))
 
     def _refine_by_slope(self) -> float | None:
         """Return the x where the slope vanishes next to the best trial; None without slopes."""
@@ -560,14 +622,16 @@ class _Search:
         that the next vertex is still within reach.
         """
         fit = self._parabola(x, step)
-        for _ in range(14):  # each is a Newton step, or shortens the step
+        for _ in range(MAX_STEPS_OF_A_CHECK):
             shorter = max(self._check_step(fit.bend), step / 4)
             gains = fit.gain > GAIN_SHARE * self.tol
             if not gains and step < 2 * shorter:
                 break
+            if not fit.neighbours_known:
+                break
             if gains:
                 x = x + fit.shift
-            if abs(fit.shift) < step:  # the vertex is as good as a shorter step will need
+            if abs(fit.shift) < step:  # the vertex is within the three points: look closer
                 step = min(step, shorter)
             fit = self._parabola(x, step)
         excess = self.trials[x].value - self.least()
@@ -578,9 +642,10 @@ class _Search:
         width = abs(fit.shift) + RESOLUTION
         if fit.bend > 0:
             width = math.sqrt(2 * left_open / fit.bend) + RESOLUTION
-        if x == -math.inf:
-            return Minimum(0.0, self.trials[x], left_open, 0.0, Place.ZERO)
-        return Minimum(math.exp(x), self.trials[x], left_open, width, Place.INSIDE)
+        place = Place.INSIDE
+        if not fit.neighbours_known:
+            place = Place.EDGE
+        return Minimum(math.exp(x), self.trials[x], left_open, width, place)
 
     def _bend_around(self, x: float) -> float:
         """Estimate the second derivative of the value at x from the trials on both sides.
@@ -614,7 +679,7 @@ class _Search:
         slope = (above - below) / (2 * step)
         bend = (above - 2 * here + below) / step**2
         if not (math.isfinite(slope) and math.isfinite(bend)):
-            return _Parabola(0.0, 0.0, abs(self.tol))
+            return _Parabola(0.0, 0.0, self.tol, neighbours_known=False)
         if bend > 0 and abs(slope / bend) < 2 * step:
             return _Parabola(-slope / bend, bend, slope**2 / (2 * bend))
         # No vertex near by: what the next step in the falling direction gains.
@@ -624,8 +689,12 @@ class _Search:
 
 @dataclass(frozen=True)
 class _Parabola:
-    """The vertex relative to the middle point, the second derivative, and the gain there."""
+    """The vertex relative to the middle point, the second derivative, and the gain there.
+
+    Where the function could not be computed at a neighbour, what could be gained there is open.
+    """
 
     shift: float
     bend: float
     gain: float
+    neighbours_known: bool = True

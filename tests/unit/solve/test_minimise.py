@@ -70,6 +70,27 @@ def test_a_limit_that_cannot_be_computed_is_no_candidate():
     assert found.trial.value - 0.2 <= found.left_open < 1e-6
 
 
+def test_the_limit_behind_failures_is_a_candidate():
+    """Small λ cannot be computed, but their limit can: it counts, as an edge with what is open."""
+
+    def objective(parameter):
+        if 0 < parameter < 1e-2:
+            return Trial(math.inf)
+        return Trial(math.sqrt(parameter))
+
+    found = minimise(objective, 1.0, 1e-6, limit_at_zero=True)
+    assert found.parameter == 0
+    assert found.place == Place.EDGE
+    assert found.left_open == pytest.approx(0.1, rel=0.2)  # the last λ is about 0.01
+
+
+@pytest.mark.parametrize("power", [0.1, 0.3, 1.0])
+def test_left_open_covers_a_slow_approach_to_a_limit(power):
+    """Towards infinity the function falls as λ^(−p): what is left beyond the end is counted."""
+    found = minimise(lambda x: Trial(x**-power), 1.0, 1e-8, range_=(1e-6, 1e6))
+    assert found.trial.value <= found.left_open * 1.01
+
+
 def test_an_edge_is_named():
     """Below λ = 1e-3 nothing can be computed, and the function still falls there."""
     found = minimise(lambda x: Trial(math.inf if x < 1e-3 else x), 0.1, 1e-6)

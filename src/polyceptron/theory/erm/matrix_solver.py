@@ -17,6 +17,7 @@ from polyceptron.sides.matrix.linear_loss import is_linear, linear_law
 from polyceptron.sides.matrix.loop import Fields, pack, round_residual, start, unpack
 from polyceptron.sides.matrix.order import MatrixAverages, MatrixOrder, MatrixProblem
 from polyceptron.solve.anderson import Anderson
+from polyceptron.solve.root import newton
 
 # Moves that are remembered: on boxes, and on points, whose unknowns are many.
 DEPTH_ON_BOXES = 12
@@ -142,6 +143,25 @@ class MatrixSolver:
                 break
             theta = self._next(theta, residual)
         return Solved(order, theta, averages, converged, fields)
+
+    def solve_by_newton(self, fields: Fields, theta: Array, *, tol: float) -> Solved:
+        """Find θ = round(θ) near θ by Newton's method, with differences for the Jacobian.
+
+        Combinations of rounds swing where a round moves θ by a multiple of what is missing: with
+        small ridges and hardly any noise.
+        """
+
+        def residual(theta: Array) -> Array:
+            order = unpack(self.problem, theta)
+            moved = round_residual(self.problem, order, fields(order), theta)
+            if moved is None:
+                return np.full_like(theta, np.nan)
+            return moved
+
+        root = newton(residual, theta, tol=tol)
+        order = unpack(self.problem, root.theta)
+        self.memory.forget()
+        return Solved(order, root.theta, fields(order), root.converged, fields)
 
     def _left_nodes_behind(self, averages: MatrixAverages) -> bool:
         """Return whether the search, and not its start, is where too few nodes are."""

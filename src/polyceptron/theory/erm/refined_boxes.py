@@ -83,7 +83,10 @@ def _root_on_level(solver: MatrixSolver, solved: Solved, level: int, accuracy: f
         fields = solved.fields
         if level > 0 or placement > 0:
             fields = GraphFields(solver.problem, solved.order, level)
-        solved = solver.solve(fields, solved.theta, tol=accuracy)
+        near = solved.theta
+        solved = solver.solve(fields, near, tol=accuracy)
+        if not solved.converged:
+            solved = solver.solve_by_newton(fields, near, tol=accuracy)
         if solved.converged and solved.averages.missed < LARGEST_SHARE_OUTSIDE:
             break
     return solved
