@@ -35,6 +35,8 @@ myst_enable_extensions = ["attrs_block", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = False
 
+smartquotes = False  # "--ridge" and "..." stay what a reader has to type
+
 html_theme = "furo"
 html_title = f"polyceptron {release}"
 html_static_path = ["_static"]

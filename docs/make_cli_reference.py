@@ -46,10 +46,11 @@ SEE_ALSO = {
     "transitions": ("transitions",),
     "separability": ("noise",),
     "ridge": ("learning-curves",),
-    "asymptotics": ("optimal-cross-entropy",),
+    "asymptotics": ("learning-curves", "optimal-cross-entropy"),
     "plan": ("learning-curves",),
     "amp": ("message-passing",),
     "fit": ("large-data",),
+    "sets": ("prediction-sets",),
     "sweep": ("experiments", "cluster"),
     "results": ("experiments",),
     "merge": ("experiments",),
@@ -71,32 +72,47 @@ def pages() -> dict[str, str]:
     """What to write: the path below docs, and the text."""
     listed = commands()
     lines = [f"| [{name}](cli/{name}.md) | {_paragraphs(listed[name])[0]} |" for name in listed]
-    table = "\n".join(["| command | |", "| --- | --- |", *lines])
+    table = "\n".join(["| command | what it does |", "| --- | --- |", *lines])
     tree = "\n".join(f"cli/{name}" for name in listed)
     index = f"{HEAD}\n{table}\n\n```{{toctree}}\n:hidden:\n\n{tree}\n```\n"
     return {"cli.md": index} | {f"cli/{name}.md": _page(name, listed[name]) for name in listed}
 
 
 def examples(command: Any) -> list[str]:
-    """The command lines that the help of a command shows."""
-    return [
-        line
-        for text in _paragraphs(command)
-        for line in re.findall(r"(?:Examples?: )?(polyceptron .*)", text)
-        if text.startswith(("Example", "polyceptron "))
-    ]
+    """Return the command lines that the help of a command shows."""
+    paragraphs = [text for text in _paragraphs(command) if _is_example(text)]
+    return [re.sub(r"^Examples?: ", "", text) for text in paragraphs]
+
+
+def _is_example(paragraph: str) -> bool:
+    return re.match(r"(Examples?: )?polyceptron ", paragraph) is not None
+
+
+def _with_options_as_code(text: str) -> str:
+    """Return the text with every option in backticks, so that it is shown letter by letter."""
+    return re.sub(r"(?<![\w`-])(--[a-z][a-z-]*)", r"`\1`", text)
 
 
 def _page(name: str, command: Any) -> str:
     lines = [f"# polyceptron {name}", ""]
-    for text in _paragraphs(command):
-        lines += [_example(text), ""]
-    lines += ["| option | | default |", "| --- | --- | --- |"]
+    sentences = [text for text in _paragraphs(command) if not _is_example(text)]
+    for text in sentences:
+        lines += [_with_options_as_code(text), ""]
+    shown = examples(command)
+    if shown:
+        lines += ["```sh", *shown, "```", ""]
+    lines += ["| option | what it does | default |", "| --- | --- | --- |"]
     lines += [_row(parameter) for parameter in command.params if parameter.name != "help"]
-    links = [f"[{page}](../{page}.md)" for page in SEE_ALSO.get(name, ())]
+    links = [f"[{_title_of(page)}](../{page}.md)" for page in SEE_ALSO.get(name, ())]
     return "\n".join(
         [*lines, "", f"See also: {', '.join([*links, '[all commands](../cli.md)'])}.", ""]
     )
+
+
+def _title_of(page: str) -> str:
+    """Return the heading of a page."""
+    first_line, _ = (DOCS / f"{page}.md").read_text(encoding="utf-8").split("\n", 1)
+    return first_line.removeprefix("# ")
 
 
 def _row(parameter: Any) -> str:
@@ -108,24 +124,19 @@ def _row(parameter: Any) -> str:
         if parameter.required
         else _default(parameter.default, getattr(parameter, "show_default", None))
     )
-    words = fill_names(getattr(parameter, "help", "") or "")
+    words = _with_options_as_code(fill_names(getattr(parameter, "help", "") or ""))
     return f"| {names} | {words.replace('|', chr(92) + '|')} | {shown} |"
 
 
 def _default(value: Any, shown: bool | str | None) -> str:
     if isinstance(shown, str):
-        return shown
+        return _with_options_as_code(shown)
     if value is None or value is False or value == [] or callable(value):
         return ""
+    if value is True:
+        return "on"
     listed = value if isinstance(value, list | tuple) else [value]
     return ", ".join(f"`{item}`" for item in listed)
-
-
-def _example(text: str) -> str:
-    for word in ("Example: ", "Examples: "):
-        if text.startswith(word):
-            return f"{word}`{text.removeprefix(word)}`"
-    return f"`{text}`" if text.startswith("polyceptron ") else text
 
 
 def _paragraphs(command: Any) -> list[str]:

@@ -71,6 +71,13 @@ def test_site(tmp_path: Path) -> None:
     check_tutorials_are_pages_and_notebooks(site)
     check_the_menu_is_short(site)
     check_formulas_are_set_by_the_pages_alone(site)
+    check_options_keep_their_hyphens(site)
+
+
+def check_options_keep_their_hyphens(site: Path) -> None:
+    """A typographic dash in an option could not be pasted into a shell."""
+    for path in site.rglob("*.html"):
+        assert not re.search(r"[\s(]–[a-z]", path.read_text(encoding="utf-8")), path
 
 
 def check_the_menu_is_short(site: Path) -> None:

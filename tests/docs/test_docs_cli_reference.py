@@ -1,6 +1,7 @@
 """The pages of the command line say what the program says."""
 
 import importlib.util
+import re
 import shlex
 from pathlib import Path
 
@@ -41,6 +42,16 @@ def test_every_command_has_a_page_with_its_options(maker):
             )
         assert "{" not in page  # every list of names is filled in
     assert "finite[value:probability;...]" in texts["cli/curve.md"]
+
+
+def test_options_are_shown_as_code_and_examples_in_blocks_to_copy(maker):
+    """An option in plain text may get a dash that a shell does not know."""
+    for name, command in maker.commands().items():
+        page = maker.pages()[f"cli/{name}.md"]
+        prose = re.sub(r"```.*?```|`[^`]*`", "", page, flags=re.DOTALL)
+        assert not re.search(r"--[a-z]", prose), name
+        blocks = "".join(re.findall(r"```sh\n(.*?)```", page, flags=re.DOTALL))
+        assert blocks.splitlines() == maker.examples(command), name
 
 
 def test_examples_of_the_help_can_be_typed(maker):
