@@ -11,7 +11,9 @@ import math
 import os
 import stat
 import tempfile
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,16 @@ if TYPE_CHECKING:
     import numpy as np
 
 MAX_TEXT_BYTES = 2**24  # of a text file that is read whole
+# What readers of arrays, archives and packed tables raise where the bytes are damaged.
+DAMAGED_FILE_ERRORS = (
+    ValueError,
+    OSError,
+    EOFError,
+    KeyError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def check_writable(path: str | Path) -> Path:
@@ -193,13 +205,19 @@ def read_text(path: str | Path, what: str) -> str:
 
 
 def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
-    """Return shape and type of a .npy array that begins here; the file is then at its numbers."""
+    """Return shape and type of a .npy array that begins here; the file is then at its numbers.
+
+    Raise a ValueError where this is no such array.
+    """
     from numpy.lib import format as npy
 
-    if npy.read_magic(file) == (1, 0):
-        shape, _, dtype = npy.read_array_header_1_0(file)
-    else:
-        shape, _, dtype = npy.read_array_header_2_0(file)
+    try:
+        if npy.read_magic(file) == (1, 0):
+            shape, _, dtype = npy.read_array_header_1_0(file)
+        else:
+            shape, _, dtype = npy.read_array_header_2_0(file)
+    except tokenize.TokenError:  # numpy reads the header of an old file as Python's words
+        raise ValueError("its header has a bracket that is never closed") from None
     if any(isinstance(size, bool) or size < 0 for size in shape):  # numpy takes True for 1
         raise ValueError(f"the shape {shape} of an array must be whole numbers of 0 or more")
     return shape, dtype
@@ -231,7 +249,7 @@ def check_archive(
                         shape, dtype = read_npy_header(file)
                     size += max(0, math.prod(shape) * dtype.itemsize - member.file_size)
                     types[member.filename.removesuffix(".npy")] = dtype
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, RuntimeError) as error:
+    except DAMAGED_FILE_ERRORS as error:
         raise InvalidInput(f"{str(path)!r} is no .npz file, or a damaged one: {error}") from None
     if size > allowed:
         raise InvalidInput(

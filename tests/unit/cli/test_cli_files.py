@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -231,6 +233,34 @@ def test_a_header_whose_shape_is_no_shape_is_a_sentence(folder):
         start = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little")
         (folder / "odd.npy").write_bytes(start + header + bytes(8 * 300 * 40))
         assert f"the shape {shape}" in refused("fit", "--data", "odd.npy", "--labels", "y.npy")
+
+
+def test_a_header_with_an_open_bracket_is_a_sentence(folder):
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (300, 40}\n"
+    start = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little")
+    (folder / "odd.npy").write_bytes(start + header + bytes(8 * 300 * 40))
+    with zipfile.ZipFile("odd.npz", "w") as archive:
+        archive.write("odd.npy", "data.npy")
+    for name in ("odd.npy", "odd.npz"):
+        sentence = refused("fit", "--data", name, "--labels", "y.npy")
+        assert "a bracket that is never closed" in sentence
+
+
+def test_a_packed_array_that_cannot_be_unpacked_is_a_sentence(folder):
+    """The first byte of the packed numbers announces a kind of block that does not exist."""
+    arrays = {"X": np.ones((300, 40)), "target": np.arange(300) % 2}
+    np.savez_compressed("packed.npz", **arrays)
+    with zipfile.ZipFile("packed.npz") as archive:
+        offset = archive.getinfo("X.npy").header_offset
+    content = bytearray((folder / "packed.npz").read_bytes())
+    name_length, extra_length = struct.unpack_from("<HH", content, offset + 26)
+    content[offset + 30 + name_length + extra_length] = 0x07
+    (folder / "packed.npz").write_bytes(content)
+    for words in (
+        ("fit", "--data", "packed.npz", "--labels", "y.npy"),
+        ("data", "packed.npz", "--target", "target"),
+    ):
+        assert "damaged" in refused(*words)
 
 
 def test_weights_and_report_appear_together_or_not_at_all(folder, monkeypatch):

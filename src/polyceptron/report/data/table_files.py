@@ -6,7 +6,6 @@ how often each column name stands in the file, `read_as` what was assumed to rea
 
 import csv
 import gzip
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ import pandas as pd
 
 from polyceptron.data.labels import label_values
 from polyceptron.errors import InvalidInput
-from polyceptron.files import check_archive
+from polyceptron.files import DAMAGED_FILE_ERRORS, check_archive
 
 TEXT_KINDS = (".csv", ".tsv", ".txt")
 KINDS = (*TEXT_KINDS, ".xlsx", ".parquet", ".feather", ".npz")
@@ -62,7 +61,7 @@ def read_frame(path: Path, target: str | None) -> pd.DataFrame:
         return pd.read_parquet(path)
     except ImportError:
         raise InvalidInput(INSTALL[kind]) from None
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except DAMAGED_FILE_ERRORS as error:
         raise _unreadable(path, kind, error) from None
 
 
@@ -137,7 +136,7 @@ def _read_arrays(path: Path, target: str) -> pd.DataFrame:
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except DAMAGED_FILE_ERRORS as error:
         raise _unreadable(path, ".npz", error) from None
     matrices = [name for name, array in arrays.items() if array.ndim == 2]
     chosen = None
