@@ -83,7 +83,9 @@ COLUMNS: tuple[str, ...] = (
     "test_loss",  # mean log loss of the probabilities on fresh samples, where it was asked for
     "test_loss_uncertainty",
     "brier",  # their mean squared distance from the labels
+    "brier_uncertainty",
     "calibration_error",  # |accuracy − confidence|, averaged over 15 bins of confidence
+    "calibration_error_uncertainty",
     "free_entropy",
     "evidence",  # ln P(labels | assumptions) per dimension and class direction
     "evidence_uncertainty",

@@ -11,7 +11,7 @@ Bayes: those of the posterior)
 
 with w, c and a the share, mean confidence and accuracy of a bin: what a reliability diagram shows.
 Where classes are equal, averages are over sorted fields ω₁ ≥ ω₂ ≥ …, with panels along one gap
-(k = 2) or two (k = 3), quasi-random replicates above (`sides/fresh_scores.py`); where they are not,
+(k = 2) or two (k = 3), quasi-random replicates above (`sides/probability_scores.py`); else,
 over random fields of the solution's matrices (`sides/scores.py`).
 
 Fields that stand for no probabilities (square loss), or have no scale (max-margin, and ridge 0 on
@@ -19,7 +19,7 @@ separable data), are read through a softmax of the best temperature.
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -32,29 +32,18 @@ from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, estimate_from_replicates
-from polyceptron.problem.channels import Channel
-from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.populations import AnyTeacher, Population, check_population
 from polyceptron.problem.specs import Probabilities, as_erm
 from polyceptron.rows import Status
-from polyceptron.sides.fresh_scores import (
-    N_BINS,
-    Bins,
-    Fresh,
-    binned,
-    fresh_fields,
-    mean_scores,
-    reliability,
-)
-from polyceptron.sides.generalisation import error_on_labels, error_slope
+from polyceptron.sides.fresh_scores import N_BINS, Bins, Fresh, binned, mean_scores
+from polyceptron.sides.generalisation import error_on_labels
+from polyceptron.sides.probability_scores import ProbabilityScores
 from polyceptron.sides.scores import leading_nodes
 from polyceptron.students import Student, student_of
 from polyceptron.theory.erm.unequal_classes import population_point
 
 LARGEST_LOG_TEMPERATURE = 6.0  # fields are divided by e^−6 to e^6
 TEMPERATURE_TOLERANCE = 1e-6  # of ln T; the test loss is flat there, so it is known to 1e-12
-ROUNDING_OF_PANELS = 1e-12  # of a mean score, where two levels of panels agree to all digits
-LARGEST_K_OF_PANELS = 3  # above it `fresh_fields` samples, and replicates tell the uncertainty
 
 
 @dataclass(frozen=True, repr=False)
@@ -159,13 +148,9 @@ def _scores_of_equal_classes(
     teacher: AnyTeacher, student: Student, alpha: float, edges: Array
 ) -> _Scores:
     """Return the scores where three order parameters (τ, q, V) give the distribution of fields."""
-    channel = teacher.channel
-    k = teacher.n_classes
     known = student.order_parameters(teacher, alpha)
     order = known.order
-    levels = [fresh_fields(channel, k, order, 0)]
-    if k <= LARGEST_K_OF_PANELS:
-        levels.append(fresh_fields(channel, k, order, 1))
+    scores = ProbabilityScores(teacher.channel, teacher.n_classes, order, known.uncertainty)
     own = None
     if known.has_scale:
         own = student.probabilities(teacher, order)
@@ -173,79 +158,25 @@ def _scores_of_equal_classes(
         probabilities = own
         temperature = 1.0
         if not student.spec.calibrated:
-            temperature = _best_temperature(levels[-1], own)
+            temperature = _best_temperature(scores.nodes, own)
     else:
-        temperature = _best_temperature(levels[0], _softmax)
+        temperature = _best_temperature(scores.nodes, _softmax)
         probabilities = partial(_cooled_softmax, temperature=temperature)
-    loss, brier = _means_over_nodes(levels, probabilities)
-    width_of_log_tau = 0.0
-    slope = error_slope(channel, order.tau, k)  # dε/d ln τ
-    if slope > 0:
-        width_of_log_tau = known.uncertainty / slope
-    from_loss, from_brier = _changes(channel, k, order, width_of_log_tau, probabilities, levels[0])
-    bins, calibration_error = reliability(channel, k, order, probabilities, edges)
+    test_loss, brier = scores.means(None if student.spec.calibrated else probabilities)
+    bins, calibration_error = scores.calibration(probabilities, edges)
     if student.spec.calibrated:
         calibration_error = Estimate(np.zeros(()), np.zeros(()))
-    else:
-        calibration_error = _widened(calibration_error, from_loss + from_brier)
     return _Scores(
         status=known.status,
-        generalisation_error=float(error_on_labels(channel, order.tau, k)),
+        generalisation_error=float(error_on_labels(teacher.channel, order.tau, teacher.n_classes)),
         ridge=known.ridge,
         temperature=temperature,
         own_probabilities=own is not None,
-        test_loss=_widened(loss, from_loss),
-        brier=_widened(brier, from_brier),
+        test_loss=test_loss,
+        brier=brier,
         calibration_error=calibration_error,
         bins=bins,
     )
-
-
-def _means_over_nodes(levels: list[Fresh], probabilities: Probabilities) -> list[Estimate]:
-    """Return test loss and Brier score with the uncertainty of the nodes.
-
-    It is the difference of two levels of panels, or follows from the replicates of sampled nodes.
-    """
-    finest = mean_scores(levels[-1], probabilities)
-    if len(levels) == 1:
-        return [estimate_from_replicates(values) for values in finest]
-    coarse = mean_scores(levels[0], probabilities)
-    estimates = []
-    for fine_values, coarse_values in zip(finest, coarse, strict=True):
-        apart = abs(fine_values.mean() - coarse_values.mean())
-        estimates.append(Estimate(fine_values.mean(), apart + ROUNDING_OF_PANELS))
-    return estimates
-
-
-def _changes(
-    channel: Channel,
-    k: int,
-    order: ScalarOrder,
-    width: float,
-    probabilities: Probabilities,
-    nodes: Fresh,
-) -> tuple[float, float]:
-    """Return by how much test loss and Brier score change within the uncertainty of τ and q.
-
-    ln τ moves by `width`, and ln q by twice as much, one after the other; the changes are summed.
-    """
-    before = mean_scores(nodes, probabilities)
-    neighbours = (
-        replace(order, tau=order.tau * math.exp(width)),
-        replace(order, q=order.q * math.exp(2 * width)),
-    )
-    loss_change = 0.0
-    brier_change = 0.0
-    for neighbour in neighbours:
-        after = mean_scores(fresh_fields(channel, k, neighbour), probabilities)
-        loss_change += abs(float((after[0] - before[0]).mean()))
-        brier_change += abs(float((after[1] - before[1]).mean()))
-    return loss_change, brier_change
-
-
-def _widened(estimate: Estimate, by: float) -> Estimate:
-    """Return the estimate with a larger uncertainty."""
-    return Estimate(estimate.value, estimate.uncertainty + by)
 
 
 def _scores_of_unequal_classes(
@@ -278,7 +209,9 @@ def _scores_of_unequal_classes(
         own_probabilities=own is not None,
         test_loss=loss,
         brier=brier,
-        calibration_error=_widened(calibration_error, of_the_solution),
+        calibration_error=Estimate(
+            calibration_error.value, calibration_error.uncertainty + of_the_solution
+        ),
         bins=bins,
     )
 

@@ -5,7 +5,7 @@
     calibration_error   Σ_b w_b |a_b − c_b| over 15 even bins b of the confidence max p
 
 with p the student's probabilities and t the true ones, given the student's fields ω ~ N(0, q) on a
-fresh sample (`sides/fresh_scores.py`). Without uncertainties: `calibration` has these.
+fresh sample. Each has an uncertainty (`sides/probability_scores.py`).
 """
 
 import math
@@ -13,10 +13,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from polyceptron.numerics.estimate import Estimate
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.populations import AnyTeacher
 from polyceptron.rows import Row, make_row
-from polyceptron.sides.fresh_scores import N_BINS, fresh_fields, mean_scores, reliability
+from polyceptron.sides.fresh_scores import N_BINS
+from polyceptron.sides.probability_scores import ProbabilityScores
 from polyceptron.students import Student
 
 
@@ -34,7 +36,8 @@ def with_scores(teacher: AnyTeacher, student: Student, rows: Iterable[Row]) -> l
         scores = {}
         order = _order_parameters(row)
         if order is not None:
-            scores = fresh_scores(teacher, student, order)
+            uncertainty = float(row.get("uncertainty", math.nan))
+            scores = fresh_scores(teacher, student, order, uncertainty)
         scored.append(make_row(**{**scores, **row}))  # a student's own score has a bar
     return scored
 
@@ -50,7 +53,9 @@ def _order_parameters(row: Row) -> ScalarOrder | None:
     return ScalarOrder.of_overlaps(m, q, V)
 
 
-def fresh_scores(teacher: AnyTeacher, student: Student, order: ScalarOrder) -> dict[str, float]:
+def fresh_scores(
+    teacher: AnyTeacher, student: Student, order: ScalarOrder, error_uncertainty: float = 0.0
+) -> dict[str, float]:
     """Return test loss, Brier score and calibration error at known order parameters.
 
     Parameters
@@ -59,27 +64,30 @@ def fresh_scores(teacher: AnyTeacher, student: Student, order: ScalarOrder) -> d
     student : Student
     order : ScalarOrder
         The order parameters τ = ρ/√(1 − ρ²), q and V of the student.
+    error_uncertainty : float
+        Of the generalisation error, from which follows how well `order` is known.
 
     Returns
     -------
     dict
-        Empty for a student without probabilities.
+        The scores and their uncertainties by column; empty for a student without probabilities.
     """
     probabilities = student.probabilities(teacher, order)
     if probabilities is None:
         return {}
     k = teacher.n_classes
-    nodes = fresh_fields(teacher.channel, k, order)
-    calibration_error = 0.0
-    if student.spec.calibrated:  # its probabilities are the true ones, which the nodes have already
-        losses, briers = mean_scores(nodes, lambda omega: nodes.truth)
+    scores = ProbabilityScores(teacher.channel, k, order, error_uncertainty)
+    if student.spec.calibrated:  # its probabilities are the true ones given the fields
+        test_loss, brier = scores.means(None)
+        calibration_error = Estimate(np.zeros(()), np.zeros(()))
     else:
-        losses, briers = mean_scores(nodes, probabilities)
-        edges = np.linspace(1 / k, 1, N_BINS + 1)
-        _, error = reliability(teacher.channel, k, order, probabilities, edges)
-        calibration_error = float(error.value)
+        test_loss, brier = scores.means(probabilities)
+        _, calibration_error = scores.calibration(probabilities, np.linspace(1 / k, 1, N_BINS + 1))
     return {
-        "test_loss": float(losses.mean()),
-        "brier": float(briers.mean()),
-        "calibration_error": calibration_error,
+        "test_loss": float(test_loss.value),
+        "test_loss_uncertainty": float(test_loss.uncertainty),
+        "brier": float(brier.value),
+        "brier_uncertainty": float(brier.uncertainty),
+        "calibration_error": float(calibration_error.value),
+        "calibration_error_uncertainty": float(calibration_error.uncertainty),
     }

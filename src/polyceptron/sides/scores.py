@@ -91,6 +91,7 @@ class PopulationScores:
             columns["test_loss_uncertainty"] = float(self.test_loss.uncertainty)
         if self.brier is not None:
             columns["brier"] = float(self.brier.value)
+            columns["brier_uncertainty"] = float(self.brier.uncertainty)
         columns["recall"] = numbers_text(self.recall.value)
         columns["confusion"] = numbers_text(self.confusion.value)
         return columns

@@ -13,6 +13,7 @@ from polyceptron.problem.channels import as_channel
 from polyceptron.questions.curve_rows import curve_rows
 from polyceptron.questions.student_scores import fresh_scores
 from polyceptron.sides.fresh_scores import fresh_fields
+from polyceptron.sides.generalisation import error_on_labels
 from polyceptron.students import student_of
 
 LAW = ScalarOrder.of_overlaps(0.8, 1.5, 0.7)
@@ -114,7 +115,36 @@ def test_rows_have_the_test_loss_if_asked(estimator):
     expected = pc.calibration(teacher, estimator, 3.0)
     for name in ("test_loss", "brier", "calibration_error"):
         assert row[name] == pytest.approx(getattr(expected, name), abs=1e-6)
+        bar = getattr(expected, f"{name}_uncertainty")
+        assert row[f"{name}_uncertainty"] == pytest.approx(bar, rel=1e-6)
+        assert bar < 1e-5
     assert "test_loss" not in curve_rows(teacher, estimator, [3.0])[0]
+
+
+@pytest.mark.parametrize("k", [2, 5])
+def test_bars_of_scores_hold_where_the_order_parameters_are_off(k):
+    """A fixed point that is off by its bar, in direction and in size, moves scores within theirs."""
+    teacher, student = pc.Teacher(k, noise="flips:0.1"), student_of("cross-entropy")
+    there = ScalarOrder(1.01 * LAW.tau, 1.015 * LAW.q, LAW.V)
+    errors = [error_on_labels(teacher.channel, order.tau, k) for order in (LAW, there)]
+    off = abs(float(errors[0] - errors[1]))
+    scores = fresh_scores(teacher, student, LAW, off)
+    truths = fresh_scores(teacher, student, there)
+    for name in ("test_loss", "brier", "calibration_error"):
+        distance = abs(scores[name] - truths[name])
+        assert distance > 2 * truths[f"{name}_uncertainty"]  # else nothing is shown
+        assert distance < scores[f"{name}_uncertainty"] < 0.02
+    unknown = fresh_scores(teacher, student, LAW, math.inf)
+    assert math.isinf(unknown["test_loss_uncertainty"])
+
+
+def test_rows_of_unequal_classes_have_bars_of_all_scores():
+    teacher = pc.Teacher(2, shares=(0.7, 0.3), noise="softmax:2")
+    (row,) = curve_rows(teacher, pc.ERM("cross-entropy", 0.1), [3.0])
+    (best,) = curve_rows(teacher, pc.BayesOptimal(), [3.0])
+    for name in ("test_loss", "brier", "calibration_error"):
+        assert 0 < row[f"{name}_uncertainty"] < 1e-3
+    assert 0 < best["brier_uncertainty"] < 1e-3
 
 
 def test_a_direction_alone_has_no_test_loss():

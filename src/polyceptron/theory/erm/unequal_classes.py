@@ -327,7 +327,9 @@ def population_row(population: Population, spec: ERM, point: PopulationPoint) ->
         test_loss=point.test_loss,
         test_loss_uncertainty=point.test_loss_uncertainty,
         brier=point.brier,
+        brier_uncertainty=point.brier_uncertainty,
         calibration_error=float(point.calibration.value),
+        calibration_error_uncertainty=float(point.calibration.uncertainty),
         intercepts=intercepts,
         status=point.status,
     )
