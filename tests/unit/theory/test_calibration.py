@@ -123,7 +123,7 @@ def test_rows_have_the_test_loss_if_asked(estimator):
 
 @pytest.mark.parametrize("k", [2, 5])
 def test_bars_of_scores_hold_where_the_order_parameters_are_off(k):
-    """A fixed point that is off by its bar, in direction and in size, moves scores within theirs."""
+    """Scores at order parameters that are off by their bars are within those of the scores."""
     teacher, student = pc.Teacher(k, noise="flips:0.1"), student_of("cross-entropy")
     there = ScalarOrder(1.01 * LAW.tau, 1.015 * LAW.q, LAW.V)
     errors = [error_on_labels(teacher.channel, order.tau, k) for order in (LAW, there)]
