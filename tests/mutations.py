@@ -522,8 +522,8 @@ MUTATIONS = [
     Mutation(
         "fields side of matrices: volume of the proximal points",
         "sides/matrix/graph.py",
-        "    J = g.P + law.V * g.N\n",
-        "    J = g.P + 0.99 * law.V * g.N\n",
+        "    J = pairs.du_dt + law.V * pairs.minus_df_dt\n",
+        "    J = pairs.du_dt + 0.99 * law.V * pairs.minus_df_dt\n",
         "tests/unit/theory/test_populations.py::test_two_clusters_reference",
     ),
     Mutation(

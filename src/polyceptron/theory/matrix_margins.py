@@ -23,9 +23,9 @@ from polyceptron.problem.losses import Loss, SquareLoss
 from polyceptron.sides.matrix.graph import (
     GraphFields,
     GroupLaw,
-    graph,
     graph_values,
     group_law,
+    proximal_graph,
 )
 from polyceptron.sides.matrix.order import MatrixOrder, MatrixProblem
 from polyceptron.sides.matrix.points import PointFields
@@ -174,8 +174,8 @@ def _training_margins(problem: MatrixProblem, order: MatrixOrder) -> tuple[Margi
     widest = 0.0
     for nodes in GraphFields(problem, order, BOX_LEVEL).blocks:
         law = group_law(problem, order, nodes.group)
-        density = graph_values(problem, law, nodes.label, nodes.graph, "plain").density
-        fields = nodes.graph.u @ T.T
+        density = graph_values(problem, law, nodes.label, nodes.pairs, "plain").density
+        fields = nodes.pairs.u @ T.T
         margins.append(_margin(fields, nodes.label))
         weights.append(shares[nodes.group] * nodes.volume * density)
         widest = max(widest, float(np.ptp(fields, axis=1).max()))
@@ -226,7 +226,7 @@ class MarginDensity:
         untrained = order._replace(V=0 * order.V)
         laws = [group_law(problem, untrained, c) for c in range(problem.n_groups)]
         reach = max(
-            np.linalg.norm(law.shift) + REACH_OF_GAPS / np.linalg.norm(law.inverse, -2)
+            np.linalg.norm(law.mean) + REACH_OF_GAPS / np.linalg.norm(law.whitening, -2)
             for law in laws
         )
         return cls(problem, SquareLoss(), laws, float(np.sqrt(2) * reach))
@@ -261,8 +261,8 @@ class MarginDensity:
             if problem.has_teacher:
                 labels = range(problem.n_classes)
             for label in labels:
-                g = graph(self.loss, label, t, float(problem.class_weights[label]))
-                values = graph_values(problem, self.laws[c], label, g, "plain")
+                pairs = proximal_graph(self.loss, label, t, float(problem.class_weights[label]))
+                values = graph_values(problem, self.laws[c], label, pairs, "plain")
                 total += share * values.density
         return total
 

@@ -144,8 +144,8 @@ def test_bars_hold_against_finer_rules(monkeypatch):
         cases.append((population, spec, 10 ** rng.uniform(-1, 2)))
         found.append(pc.erm_fixed_point(*cases[-1]))
     finer_levels = [
-        level._replace(tol=tol, order=order)
-        for level, tol, order in zip(
+        level._replace(tol=tol, nodes_per_axis=n_nodes)
+        for level, tol, n_nodes in zip(
             matrix_graph.BOX_LEVELS, (1e-3, 1e-5, 1e-8, 1e-10), (9, 11, 13, 15), strict=True
         )
     ]

@@ -1,22 +1,30 @@
-"""The fields side of two and three classes, at nodes in what training makes of the fields.
+"""Averages over the fields of two and three unequal classes, without solving a proximal map.
 
-Where fields ω + b end after training is a minimum; where u came from is explicit:
+They are the averages of the fields side of eq. SE (m̂, q̂, V̂, training loss and error), with
+matrices on the r = k − 1 class differences. T (k, r) is an orthonormal basis of these differences.
 
-    ω + b = u − Vf,    f = −c Tᵀ∇ℓ(Tu, y)
+Training moves the field ω + b of a sample with label y to its proximal point u, with a pull f:
 
-So the averages are integrals over coordinates t of the pairs (u, f), with no proximal map to solve
-and with mistakes that begin at a straight line:
+    u = argmin_u cℓ(Tu, y) + ½ (u − ω − b)ᵀ V⁻¹ (u − ω − b),      f = V⁻¹(u − ω − b)
 
-    E h = ∫ h φ(ω; m, Q) |J| dt,    J = ∂ω/∂t = P + VN,   P = ∂u/∂t,   N = −∂f/∂t,   −∂f = NJ⁻¹
+with c the class weight of y. Finding u takes a minimisation, but its inverse is a formula:
 
-One coordinate for each gap g_j = (Tu)_y − (Tu)_j, with f = Aᵀν and u = A⁻¹g, A the gaps' rows:
+    f = −c Tᵀ∇ℓ(Tu, y),      ω + b = u − Vf
 
-    smooth losses   g = t
-    hard margin     g = κ + t₊,  ν = t₋
-    hinge, k = 2    g = κ + t − [t],  ν = c(1 − [t]),  [t] = t cut to 0 … 1
+So we integrate along the graph of the proximal map, the set of all pairs (u, f), in coordinates t:
 
-`GraphFields` places nodes for one law, in boxes on which the integrand is smooth; they serve the
-laws nearby, as the pairs (u, f) do not depend on the law.
+    E h = ∫ h φ(ω; m, Q) |J| dt,    J = ∂ω/∂t = ∂u/∂t − V ∂f/∂t,    −∂f/∂ω = −∂f/∂t J⁻¹
+
+The misclassified samples are then a half-space, whose edge the nodes can follow. There is one
+coordinate for each gap g_j = (Tu)_y − (Tu)_j between the label and another class. In terms of gaps
+u = A⁻¹g and f = Aᵀν, where the rows of A take the differences and ν ≥ 0 are the forces on the gaps:
+
+    smooth losses    g = t
+    hard margin      g = κ + max(t, 0),  ν = max(−t, 0)                   κ the margin
+    hinge, k = 2     g = κ + t − [t],  ν = c(1 − [t])                     [t] = min(max(t, 0), 1)
+
+`GraphFields` places nodes in boxes on which the integrand is smooth for one set of order
+parameters. The same nodes serve nearby ones, since the pairs (u, f) do not depend on them.
 """
 
 from __future__ import annotations
@@ -52,52 +60,63 @@ class BoxAccuracy(NamedTuple):
     Attributes
     ----------
     reach : float
-        Standard deviations of the fields that the boxes hold.
+        The boxes cover this many standard deviations of the fields.
     tol : float
-        Boxes are halved until the integrand is smooth on each to this, relative.
-    order : int
-        Nodes of a box along each axis.
+        Boxes are halved until the integrand is smooth on each, to this relative accuracy.
+    nodes_per_axis : int
+        Of one box.
     """
 
     reach: float
     tol: float
-    order: int
+    nodes_per_axis: int
 
 
-# From the level that a search begins with to the finest; test_population_coverage.py shows that
-# the change between two levels bounds the error of the finer one.
+# A search begins on level 0 and ends on the last one at the latest. The change between two levels
+# bounds the error of the finer one (test_population_coverage.py).
 BOX_LEVELS = (
-    BoxAccuracy(reach=5.0, tol=3e-2, order=6),
-    BoxAccuracy(reach=6.6, tol=1e-3, order=8),
-    BoxAccuracy(reach=8.3, tol=3e-5, order=10),
-    BoxAccuracy(reach=8.3, tol=1e-7, order=12),
+    BoxAccuracy(reach=5.0, tol=3e-2, nodes_per_axis=6),
+    BoxAccuracy(reach=6.6, tol=1e-3, nodes_per_axis=8),
+    BoxAccuracy(reach=8.3, tol=3e-5, nodes_per_axis=10),
+    BoxAccuracy(reach=8.3, tol=1e-7, nodes_per_axis=12),
 )
 LAST_LEVEL = len(BOX_LEVELS) - 1
-NEGLIGIBLE_DENSITY = 1e-16  # of a node: volume times density, which sums to 1
+# Nodes of less probability (volume times density, which sums to 1) are dropped.
+NEGLIGIBLE_PROBABILITY = 1e-16
+# Ellipses on which probe points lie, as shares of the reach of the boxes: the largest, a little
+# outside, sets the range of the boxes; the others show where pairs (u, f) lie within.
+PROBE_RADII_ON_A_LINE = (1.03, 0.6, 0.3, 0.1)
+PROBE_RADII_IN_A_PLANE = (1.03, 0.6, 0.3)
+N_PROBE_ANGLES = 24
+# Widths of the channel within which a label's chance goes from 0 to 1, to rounding.
+EDGE_WIDTHS = 8
 
 
-class Graph(NamedTuple):
-    """The pairs (u, f) of one label, which no law changes.
+class ProximalGraph(NamedTuple):
+    """Pairs (u, f) of samples with one label; they do not depend on the order parameters.
 
     Attributes
     ----------
     u, f : array, shape (n, r)
-    P, N : array, shape (n, r, r)
+        Proximal points and pulls.
+    du_dt, minus_df_dt : array, shape (n, r, r)
         ∂u/∂t and −∂f/∂t.
-    loss, wrong : array, shape (n,)
-        Of training samples; `wrong` is 1 for a mistake and 0 else.
+    loss : array, shape (n,)
+        Training loss of such a sample.
+    mistake : array, shape (n,)
+        1 where such a sample is misclassified in training, else 0.
     """
 
     u: Array
     f: Array
-    P: Array
-    N: Array
+    du_dt: Array
+    minus_df_dt: Array
     loss: Array
-    wrong: Array
+    mistake: Array
 
 
-def graph(loss: Loss, label: int, t: Array, c: float) -> Graph:
-    """Return the pairs (u, f) of a label at coordinates t (n, r), with class weight c."""
+def proximal_graph(loss: Loss, label: int, t: Array, weight: float) -> ProximalGraph:
+    """Return the pairs (u, f) of a label at coordinates t (n, r), for a class weight."""
     A = class_gaps(t.shape[1] + 1, label)
     T = difference_basis(t.shape[1] + 1)
     A_inverse = np.asarray(np.linalg.inv(A), dtype=float)
@@ -110,26 +129,37 @@ def graph(loss: Loss, label: int, t: Array, c: float) -> Graph:
     elif loss.margin_atom is not None:
         middle = np.clip(t, 0, 1)
         gaps = loss.margin_atom + t - middle
-        force = c * (1 - middle)
+        force = weight * (1 - middle)
         gaps_rise = t != middle
-        force_falls = np.where(t == middle, c, 0.0)
+        force_falls = np.where(t == middle, weight, 0.0)
     else:
-        return _graph_of_smooth_loss(loss, y, t, c, A_inverse)
+        return _graph_of_smooth_loss(loss, y, t, weight, A_inverse)
     u = gaps @ A_inverse.T
-    P = A_inverse * gaps_rise[:, None, :]
-    N = A.T * force_falls[:, None, :]
-    return Graph(u, force @ A, P, N, loss.value_at_prox(u @ T.T, y), _any_negative(gaps))
+    return ProximalGraph(
+        u=u,
+        f=force @ A,
+        du_dt=A_inverse * gaps_rise[:, None, :],
+        minus_df_dt=A.T * force_falls[:, None, :],
+        loss=loss.value_at_prox(u @ T.T, y),
+        mistake=_any_negative(gaps),
+    )
 
 
-def _graph_of_smooth_loss(loss: Loss, y: Labels, gaps: Array, c: float, A_inverse: Array) -> Graph:
+def _graph_of_smooth_loss(
+    loss: Loss, y: Labels, gaps: Array, weight: float, A_inverse: Array
+) -> ProximalGraph:
     """Return the pairs (u, f) where the coordinates are the gaps (n, r) themselves."""
     n, r = gaps.shape
     T = difference_basis(r + 1)
     u = gaps @ A_inverse.T
-    f = -c * (loss.gradient(u @ T.T, y) @ T)
-    P = np.broadcast_to(A_inverse, (n, r, r))
-    N = c * curvature(loss, u @ T.T, y) @ A_inverse
-    return Graph(u, f, P, N, loss.value_at_prox(u @ T.T, y), _any_negative(gaps))
+    return ProximalGraph(
+        u=u,
+        f=-weight * (loss.gradient(u @ T.T, y) @ T),
+        du_dt=np.broadcast_to(A_inverse, (n, r, r)),
+        minus_df_dt=weight * curvature(loss, u @ T.T, y) @ A_inverse,
+        loss=loss.value_at_prox(u @ T.T, y),
+        mistake=_any_negative(gaps),
+    )
 
 
 def _any_negative(gaps: Array) -> Array:
@@ -137,75 +167,81 @@ def _any_negative(gaps: Array) -> Array:
     return np.asarray((gaps < 0).any(1), dtype=float)
 
 
-def graph_coordinates(loss: Loss, label: int, u: Array, f: Array, c: float) -> Array:
-    """Return the t (n, r) of pairs (u, f), each (n, r)."""
+def graph_coordinates(loss: Loss, label: int, u: Array, f: Array, weight: float) -> Array:
+    """Return the coordinates t (n, r) of pairs (u, f), each (n, r): inverse of `proximal_graph`."""
     A = class_gaps(u.shape[1] + 1, label)
     gaps = u @ A.T
     force = f @ np.linalg.inv(A)
     if loss.scale_free:
         return np.asarray(gaps - float(loss.margin_floor or 0.0) - force)
     if loss.margin_atom is not None:
-        return np.asarray(gaps - loss.margin_atom + 1 - force / c)
+        return np.asarray(gaps - loss.margin_atom + 1 - force / weight)
     return np.asarray(gaps)
 
 
 def kinks_in_coordinates(loss: Loss) -> tuple[float, ...]:
-    """Return where an integrand has a kink or a jump in t, mistakes among them."""
+    """Return the t at which an integrand has a kink or a jump along an axis.
+
+    A mistake begins where the gap is 0, and losses with kinks have some of their own.
+    """
     if loss.margin_atom is not None:
         return (-loss.margin_atom, 0.0, 1.0)
-    if loss.coordinates.jumps and not loss.scale_free:
+    if loss.coordinates.jumps and not loss.scale_free:  # the squared hinge, from a gap of 1 on
         return (0.0, 1.0)
     return (0.0,)
 
 
 class GroupLaw(NamedTuple):
-    """The fields of one group.
+    """The Gaussian law of the fields ω + b in one group, and of a teacher's fields z given ω.
 
     Attributes
     ----------
-    shift : array, shape (r,)
+    mean : array, shape (r,)
         m + b.
     V : array, shape (r, r)
-    inverse : array, shape (r, r)
+        The student's susceptibility.
+    whitening : array, shape (r, r)
         L⁻¹ with LLᵀ = Var ω.
     norm : float
         1/√det(2π Var ω).
     teacher_slope, teacher_remaining : array, shape (r, r), or None
-        Slope of a teacher's mean field in ω, and Var(z | ω).
+        Slope of the mean of z in ω, and Var(z | ω).
     """
 
-    shift: Array
+    mean: Array
     V: Array
-    inverse: Array
+    whitening: Array
     norm: float
     teacher_slope: Array | None
     teacher_remaining: Array | None
 
 
-def group_law(problem: MatrixProblem, order: MatrixOrder, c: int) -> GroupLaw:
-    """Return the fields of group c."""
+def group_law(problem: MatrixProblem, order: MatrixOrder, group: int) -> GroupLaw:
+    """Return the law of the fields in a group, from the order parameters."""
     r = order.m.shape[1]
-    covariance = order.Q[c]
+    covariance = order.Q[group]
     slope = None
     remaining = None
     if problem.has_teacher:
         covariance, slope, remaining = teacher_given_fields(problem, order)
-    inverse = np.asarray(np.linalg.inv(lower_root(covariance)))
-    norm = abs(float(np.linalg.det(inverse))) / (2 * math.pi) ** (r / 2)
-    return GroupLaw(order.m[c] + order.b, order.V[c], inverse, norm, slope, remaining)
+    whitening = np.asarray(np.linalg.inv(lower_root(covariance)))
+    norm = abs(float(np.linalg.det(whitening))) / (2 * math.pi) ** (r / 2)
+    mean = order.m[group] + order.b
+    return GroupLaw(mean, order.V[group], whitening, norm, slope, remaining)
 
 
 class GraphValues(NamedTuple):
-    """What an integral over t adds up.
+    """The factors of an integrand at coordinates t, for one group and label.
 
     Attributes
     ----------
     density : array, shape (n,)
-        φ|J|Z: of the group's samples that have the label.
+        φ|J|Z, the density in t of the group's samples with this label; Z is the chance of the label
+        given ω, 1 in a mixture.
     stiffness : array, shape (n, r, r)
-        −∂f.
+        −∂f/∂ω.
     slopes : array, shape (n, r), or None
-        φ|J|∂Z of a teacher.
+        φ|J|∂Z, with the gradient of Z in the teacher's mean field; None in a mixture.
     """
 
     density: Array
@@ -214,59 +250,83 @@ class GraphValues(NamedTuple):
 
 
 def graph_values(
-    problem: MatrixProblem, law: GroupLaw, label: int, g: Graph, kind: str = "slopes"
+    problem: MatrixProblem, law: GroupLaw, label: int, pairs: ProximalGraph, kind: str = "slopes"
 ) -> GraphValues:
-    """Return densities, stiffness and slopes of a label at nodes; `kind` as in `label_chances`."""
-    away = g.u - g.f @ law.V - law.shift
-    x = away @ law.inverse.T
+    """Return densities, stiffness and slopes of a label at its pairs (u, f).
+
+    `kind` says how chances of labels are computed; 'plain' ones have slopes of no use for three
+    classes (`label_chances`).
+    """
+    omega_from_mean = pairs.u - pairs.f @ law.V - law.mean
+    x = omega_from_mean @ law.whitening.T
     if len(law.V) == 1:
-        J = g.P + law.V * g.N
+        J = pairs.du_dt + law.V * pairs.minus_df_dt
         det = J[:, 0, 0]
-        stiffness = g.N / J
-        distance = x[:, 0] ** 2
+        stiffness = pairs.minus_df_dt / J
+        squared_distance = x[:, 0] ** 2
     else:
-        det, stiffness = _two_by_two(g, law.V)
-        distance = x[:, 0] ** 2 + x[:, 1] ** 2
-    density = law.norm * np.exp(-0.5 * distance) * np.abs(det)
+        det, stiffness = _two_by_two(pairs, law.V)
+        squared_distance = x[:, 0] ** 2 + x[:, 1] ** 2
+    density = law.norm * np.exp(-0.5 * squared_distance) * np.abs(det)
     channel = problem.population.label_channel
     if channel is None or law.teacher_slope is None or law.teacher_remaining is None:
         return GraphValues(density, stiffness, None)
     offset = problem.population.offsets @ difference_basis(problem.n_classes)
-    mean = away @ law.teacher_slope.T + offset
-    chances = label_chances(channel, mean, law.teacher_remaining, label, kind)
+    teacher_mean = omega_from_mean @ law.teacher_slope.T + offset
+    chances = label_chances(channel, teacher_mean, law.teacher_remaining, label, kind)
     slopes = density[:, None] * chances.slopes[:, 0]
     return GraphValues(density * chances.Z[:, 0], stiffness, slopes)
 
 
-def _two_by_two(g: Graph, V: Array) -> tuple[Array, Array]:
-    """Return det J (n,) and NJ⁻¹ (n, 2, 2) with J = P + VN, written out for speed."""
-    VN = (g.N.swapaxes(1, 2).reshape(-1, 2) @ V.T).reshape(-1, 2, 2).swapaxes(1, 2)
-    J = g.P + VN
+def _two_by_two(pairs: ProximalGraph, V: Array) -> tuple[Array, Array]:
+    """Return det J (n,) and −∂f/∂t J⁻¹ (n, 2, 2) with J = ∂u/∂t − V ∂f/∂t, r = 2.
+
+    Products and inverses of 2 × 2 matrices are written out, which is several times as fast.
+    """
+    N = pairs.minus_df_dt
+    VN = (N.swapaxes(1, 2).reshape(-1, 2) @ V.T).reshape(-1, 2, 2).swapaxes(1, 2)
+    J = pairs.du_dt + VN
     det = J[:, 0, 0] * J[:, 1, 1] - J[:, 0, 1] * J[:, 1, 0]
-    share = J / det[:, None, None]
-    left = g.N[:, :, 0]
-    right = g.N[:, :, 1]
+    J_by_det = J / det[:, None, None]
+    left = N[:, :, 0]
+    right = N[:, :, 1]
     stiffness = np.empty_like(J)
-    stiffness[:, :, 0] = left * share[:, 1, 1, None] - right * share[:, 1, 0, None]
-    stiffness[:, :, 1] = right * share[:, 0, 0, None] - left * share[:, 0, 1, None]
+    stiffness[:, :, 0] = left * J_by_det[:, 1, 1, None] - right * J_by_det[:, 1, 0, None]
+    stiffness[:, :, 1] = right * J_by_det[:, 0, 0, None] - left * J_by_det[:, 0, 1, None]
     return det, stiffness
 
 
 class LabelNodes(NamedTuple):
-    """Nodes of one label in one group: volumes (n,) with the chance of the copies, and pairs."""
+    """The nodes of one label in one group.
+
+    Attributes
+    ----------
+    group, label : int
+    volume : array, shape (n,)
+        Weights of the nodes, times the probability of a sample's weight (`MatrixProblem.copies`).
+    pairs : ProximalGraph
+        The pairs (u, f) at the nodes.
+    """
 
     group: int
     label: int
     volume: Array
-    graph: Graph
+    pairs: ProximalGraph
 
 
 class GraphFields:
-    """Averages at fixed nodes, in boxes on which the integrand at one law is smooth.
+    """The averages as a function of the order parameters, at nodes that stay where they are.
+
+    Parameters
+    ----------
+    problem : MatrixProblem
+    order : MatrixOrder
+        Order parameters for which the nodes are placed.
+    level : int
+        Accuracy of the nodes, an index into `BOX_LEVELS`.
 
     Attributes
     ----------
-    problem : MatrixProblem
     blocks : list of LabelNodes
     """
 
@@ -274,30 +334,44 @@ class GraphFields:
         self.problem = problem
         self.blocks: list[LabelNodes] = []
         labels_of_group = range(problem.n_classes)
-        for c in range(len(order.m)):
-            law = group_law(problem, order, c)
+        for group in range(problem.n_groups):
+            law = group_law(problem, order, group)
             probes = ProbePoints.around(problem, law, BOX_LEVELS[level].reach)
             if not problem.has_teacher:
-                labels_of_group = range(c, c + 1)
+                labels_of_group = range(group, group + 1)
             for label, (copies, chance) in product(labels_of_group, problem.copies):
                 weight = copies * float(problem.class_weights[label])
-                volume, g = _placed(problem, law, label, weight, probes, BOX_LEVELS[level])
-                self.blocks.append(LabelNodes(c, label, chance * volume, g))
+                volume, pairs = _placed(problem, law, label, weight, probes, BOX_LEVELS[level])
+                self.blocks.append(LabelNodes(group, label, chance * volume, pairs))
 
     def __call__(self, order: MatrixOrder) -> MatrixAverages:
-        """Return the averages at a law."""
+        """Return the averages at other order parameters."""
         problem = self.problem
-        laws = [group_law(problem, order, c) for c in range(len(order.m))]
+        laws = [group_law(problem, order, group) for group in range(problem.n_groups)]
         sums = NodeSums(*order.m.shape)
         for nodes in self.blocks:
-            values = graph_values(problem, laws[nodes.group], nodes.label, nodes.graph)
+            values = graph_values(problem, laws[nodes.group], nodes.label, nodes.pairs)
             sums.add(nodes, values)
         return sums.averages(problem)
 
 
 @dataclass
 class NodeSums:
-    """Sums over nodes, for each of G groups in r dimensions, under the names of `ReplicateSums`."""
+    """Sums over the nodes of each of G groups, in r dimensions.
+
+    Attributes
+    ----------
+    f : array, shape (G, r)
+        E f.
+    ff, stiffness : array, shape (G, r, r)
+        E ffᵀ and −E ∂f/∂ω.
+    cross : array, shape (r, r)
+        Σ_y E f ∂Z_yᵀ with the chance Z_y of label y, of a teacher.
+    loss, mistakes : array, shape (G,)
+        Means over training samples.
+    mass : array, shape (G,)
+        E 1: what it lacks of 1 is missed by the nodes.
+    """
 
     G: int
     r: int
@@ -320,23 +394,22 @@ class NodeSums:
 
     def add(self, nodes: LabelNodes, values: GraphValues) -> None:
         """Add the nodes of a label."""
-        c = nodes.group
-        g = nodes.graph
+        group = nodes.group
+        pairs = nodes.pairs
         w = nodes.volume * values.density
-        weighted = w[:, None] * g.f
-        self.f[c] += weighted.sum(0)
-        self.ff[c] += weighted.T @ g.f
-        self.stiffness[c] += (w @ values.stiffness.reshape(len(w), self.r**2)).reshape(
-            self.r, self.r
-        )
+        weighted_f = w[:, None] * pairs.f
+        self.f[group] += weighted_f.sum(0)
+        self.ff[group] += weighted_f.T @ pairs.f
+        stiffness = w @ values.stiffness.reshape(len(w), self.r**2)
+        self.stiffness[group] += stiffness.reshape(self.r, self.r)
         if values.slopes is not None:
-            self.cross += (nodes.volume[:, None] * g.f).T @ values.slopes
-        self.loss[c] += w @ g.loss
-        self.mistakes[c] += w @ g.wrong
-        self.mass[c] += w.sum()
+            self.cross += (nodes.volume[:, None] * pairs.f).T @ values.slopes
+        self.loss[group] += w @ pairs.loss
+        self.mistakes[group] += w @ pairs.mistake
+        self.mass[group] += w.sum()
 
     def averages(self, problem: MatrixProblem) -> MatrixAverages:
-        """Return the averages, and what the weights miss of the share of samples with copies."""
+        """Return the averages over all groups, and the largest probability that nodes miss."""
         shares = problem.population.group_shares
         with_copies = sum(chance for _, chance in problem.copies)
         return MatrixAverages(
@@ -348,15 +421,16 @@ class NodeSums:
 
 
 class ProbePoints(NamedTuple):
-    """Fields ω + b (n, r) of one group that show which t its samples reach.
+    """Fields ω + b of one group, whose images in t show the range that the boxes must cover.
 
     Attributes
     ----------
     edges : array, shape (e, r)
-        Where a teacher's labels of two classes change, which boxes could overlook.
+        Where a teacher's labels of two classes change. A narrow edge might go unseen otherwise.
     rings : array, shape (a, b, r)
-        Points on ellipses of the group's covariance, from the outermost.
+        Points on ellipses of the group's covariance, from the outermost one inwards.
     centre : array, shape (1, r)
+        The mean of the group.
     """
 
     edges: Array
@@ -368,14 +442,14 @@ class ProbePoints(NamedTuple):
         """Return the points around the mean of a group."""
         if len(law.V) == 1:
             directions = np.array([[-1.0], [1.0]])
-            radii = [1.03, 0.6, 0.3, 0.1]
+            radii: tuple[float, ...] = PROBE_RADII_ON_A_LINE
         else:
-            angle = np.linspace(0, 2 * math.pi, 24, endpoint=False)
+            angle = np.linspace(0, 2 * math.pi, N_PROBE_ANGLES, endpoint=False)
             directions = np.stack([np.cos(angle), np.sin(angle)], 1)
-            radii = [1.03, 0.6, 0.3]
+            radii = PROBE_RADII_IN_A_PLANE
         x = reach * np.stack([radius * directions for radius in radii])
-        rings = law.shift + np.linalg.solve(law.inverse, x[..., None])[..., 0]
-        return cls(_label_edges(problem, law), rings, law.shift[None])
+        rings = law.mean + np.linalg.solve(law.whitening, x[..., None])[..., 0]
+        return cls(_label_edges(problem, law), rings, law.mean[None])
 
     @property
     def all(self) -> Array:
@@ -398,7 +472,10 @@ class ProbePoints(NamedTuple):
 
 
 def _label_edges(problem: MatrixProblem, law: GroupLaw) -> Array:
-    """Return fields (n, 1) where a teacher's labels of two classes change, else none (0, r)."""
+    """Return fields (n, 1) across the edge where a teacher's labels of two classes change.
+
+    With three classes, or without a teacher, the array is empty, (0, r).
+    """
     channel = problem.population.label_channel
     slope = law.teacher_slope
     remaining = law.teacher_remaining
@@ -407,9 +484,10 @@ def _label_edges(problem: MatrixProblem, law: GroupLaw) -> Array:
         return none
     if len(law.V) > 1 or not slope.any():
         return none
-    width = channel.width(float(remaining[0, 0])) * np.linspace(-8, 8, 5)[:, None]
+    width = channel.width(float(remaining[0, 0]))
+    teacher_fields = width * np.linspace(-EDGE_WIDTHS, EDGE_WIDTHS, 5)[:, None]
     offset = problem.population.offsets @ problem.basis
-    return np.asarray(law.shift + (width - offset) / slope)
+    return np.asarray(law.mean + (teacher_fields - offset) / slope)
 
 
 def _placed(
@@ -419,8 +497,8 @@ def _placed(
     weight: float,
     probes: ProbePoints,
     accuracy: BoxAccuracy,
-) -> tuple[Array, Graph]:
-    """Return volumes (n,) and pairs of nodes for one label, whose samples have a class weight."""
+) -> tuple[Array, ProximalGraph]:
+    """Return the volumes (n,) and pairs (u, f) of nodes for samples of one label and weight."""
     loss = problem.loss
     omega = probes.all
     labels = np.full(len(omega), label)
@@ -433,10 +511,10 @@ def _placed(
         _integrand(problem, law, label, weight),
         breaks,
         tol=accuracy.tol,
-        order=accuracy.order,
+        order=accuracy.nodes_per_axis,
     )
-    seen = volume * values[0] > NEGLIGIBLE_DENSITY
-    return volume[seen], graph(loss, label, nodes[seen], weight)
+    seen = volume * values[0] > NEGLIGIBLE_PROBABILITY
+    return volume[seen], proximal_graph(loss, label, nodes[seen], weight)
 
 
 def _integrand(
@@ -445,9 +523,10 @@ def _integrand(
     """Return t (n, r) → density, and density times f and −∂f, shape (1 + r + r², n)."""
 
     def values(t: Array) -> Array:
-        g = graph(problem.loss, label, t, weight)
-        found = graph_values(problem, law, label, g, "plain")
-        parts = [np.ones((len(t), 1)), g.f, found.stiffness.reshape(len(t), t.shape[1] ** 2)]
-        return np.asarray(found.density * np.concatenate(parts, 1).T)
+        pairs = proximal_graph(problem.loss, label, t, weight)
+        found = graph_values(problem, law, label, pairs, "plain")
+        stiffness = found.stiffness.reshape(len(t), t.shape[1] ** 2)
+        factors = np.concatenate([np.ones((len(t), 1)), pairs.f, stiffness], axis=1)
+        return np.asarray(found.density * factors.T)
 
     return values
