@@ -521,8 +521,9 @@ def _columns_of(students: BinaryStudents, found: SolvedAverages) -> Row:
         "training_loss_uncertainty": _spread_around(training_loss, trained[1]),
     }
     columns["uncertainty"] += error_slope(channel, law.tau, k) * left
-    columns["training_error_uncertainty"] += float(np.abs(slopes[5]).max()) * left
-    columns["training_loss_uncertainty"] += float(np.abs(slopes[6]).max()) * left
+    # Each component of θ may be off by `left`, all in the worst direction.
+    columns["training_error_uncertainty"] += float(np.abs(slopes[5]).sum()) * left
+    columns["training_loss_uncertainty"] += float(np.abs(slopes[6]).sum()) * left
     if not channel.noiseless:
         columns["clean_error"] = float(error_at_tau(law.tau, k))
     return columns
