@@ -1,29 +1,31 @@
 """Overlaps of fitted weights with the teacher's, and the generalisation error they imply, exactly.
 
-    m = ⟨PŴ, PW*⟩/(d r),   q = ‖PŴ‖²/(d r),   P = I − 11ᵀ/k,  r = k − 1
+    m = ⟨ŴP, W*P⟩/(d r),   q = ‖ŴP‖²/(d r),   P = I − 11ᵀ/k,  r = k − 1                   (eq. mqv)
     ε = P_x(argmax Ŵᵀx ≠ y),    y drawn at the fields W*ᵀx/√d,    x ~ N(0, I_d)
 
-For given weights ε is a probability of the 2(k−1) class differences of student fields s and teacher
-fields t, centred and jointly Gaussian. Gaussian noise on the teacher's fields adds to their
-covariance, guessed labels are a mixture; any other channel is sampled. k = 2: arccos(ρ)/π.
+Weights Ŵ, W* have shape (d, k). For given weights ε is a probability of the 2(k−1) class
+differences of student fields s and teacher fields t, which are centred and jointly Gaussian.
+Gaussian noise on the teacher's fields adds to their covariance; labels that are guessed are a
+mixture; any other channel is sampled. k = 2: ε = arccos(ρ)/π.
 
 k = 3: each class contributes an orthant probability of two student and two teacher differences.
-With the cross-correlations times τ it is a product of two wedges at τ = 0, and by Plackett's
-identity its derivative in τ is elementary:
+Multiply their correlations c_ij by τ: at τ = 0 students and teacher are independent and the
+probability P is a product of two wedge probabilities, at τ = 1 it is the one that is wanted. In
+between, by Plackett's identity with r_ij = τc_ij,
 
-    ∂P/∂c_ij = (1/4 + arcsin(ρ_ij)/2π) / (2π √(1 − c_ij²)),
+    dP/dτ = Σ_ij c_ij (1/4 + arcsin(ρ_ij)/2π) / (2π √(1 − r_ij²)),
 
-with ρ_ij the correlation of the other two differences given that these two vanish: one integral
-over τ by the tanh-sinh rule, since it may be singular at τ = 1.
+with ρ_ij the correlation of the other two differences given that these two vanish. The integral
+over τ is done by the tanh-sinh rule, since it may be singular at τ = 1.
 
-k ≥ 4: quasi-Monte Carlo, whose replicates show the error, of a smooth function. Let σ² be the least
-eigenvalue of the joint covariance of the class differences. Then s = g + σξ and t = g' + σξ' with
-independent noise ξ, ξ', so that given g and g'
+k ≥ 4: quasi-Monte Carlo of a smooth function; the scatter of its replicates gives the uncertainty.
+Let σ² be the least eigenvalue of the joint covariance of the class differences. Then s = g + σξ and
+t = g' + σξ' with independent noise ξ, ξ', so that given g and g'
 
     P(argmax s = argmax t | g, g') = Σ_l Z_l(g, σ²) Z_l(g', σ²)
 
-with the argmax probabilities Z of isotropic noise. From this the same function is subtracted for
-the class-symmetric part of the covariances, whose mean is known. With labels drawn by a channel, or
+with the argmax probabilities Z of isotropic noise. A control variate is subtracted: the same
+function of class-symmetric covariances, whose mean is known. With labels drawn by a channel, or
 where σ² vanishes, the student alone has noise, of variance ν in every direction once t is known:
 P(argmax s = y | g, t) = Σ_l Z_l(g, ν) P(y = l | t).
 """
@@ -31,7 +33,7 @@ P(argmax s = y | g, t) = Σ_l Z_l(g, ν) P(y = l | t).
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.special import ndtri
@@ -47,20 +49,26 @@ from polyceptron.problem.order import PaperMatrices
 from polyceptron.problem.spectrum import as_spectrum
 from polyceptron.sides.generalisation import generalisation_error
 
-# Uncertainty at which sampling stops, up to 5 classes and above: less than instances differ by.
+# Uncertainty at which sampling stops, up to 5 classes and above: the errors of instances of usual
+# size differ by more.
 DEFAULT_TOL = 1e-3
 DEFAULT_TOL_MANY = 3e-3
-_SAME = 1e-13  # weights that agree with the teacher's to this relative precision make no errors
-ROUNDING_OF_ANGLE = 1e-15  # absolute, of an error
-ROUNDING_OF_INTEGRALS = 1e-14  # absolute, of an error
+# Weights that agree with the teacher's to this relative precision count as the same.
+EQUAL_WEIGHTS = 1e-13
+ROUNDING_OF_ANGLE = 1e-15  # of a generalisation error, absolute
+ROUNDING_OF_INTEGRALS = 1e-14  # the same
+ROUNDING_OF_CORRELATIONS = (
+    1e-15  # of a correlation c, whose angle is then off by 1/√(1 − c²) times it
+)
 N_REPLICATES = 16  # of quasi-Monte Carlo, which show its error
-POINTS_TO_SEE = 5.0  # what has more than 5/n is seen by one of n points in 99 of 100 cases
+# An event of probability 5/n is missed by all of n points with probability e⁻⁵ < 1 %.
+UNSEEN_POINTS = 5.0
 _MEMORY = 400_000  # numbers in the largest temporary
 _FLAT = 1e-7  # least noise per class direction (of 1) that the smooth integrand resolves
 
 
 class Overlaps(NamedTuple):
-    """m, q and the teacher's own norm (1 for an infinite teacher), per class direction."""
+    """Overlaps m and q, and the teacher's own squared norm (1 as d → ∞), per class direction."""
 
     m: float
     q: float
@@ -213,14 +221,14 @@ def _unit(weights: Array) -> Array:
 def _utility_error(W: Array, T: Array, added: float, tol: float, seed: int) -> ErrorEstimate:
     """Return P(argmax Wᵀx ≠ argmax(Tᵀx + √added ξ)) for unit weights W, T (d, k)."""
     k = W.shape[1]
-    if added == 0 and np.abs(W - T).max() <= _SAME:
-        return ErrorEstimate(0.0, _SAME)
+    if added == 0 and np.abs(W - T).max() <= EQUAL_WEIGHTS:
+        return ErrorEstimate(0.0, EQUAL_WEIGHTS)
     if k == 2:
         return _error_of_two_classes(W, T, added)
     student = W.T @ W
     teacher = T.T @ T + added * (np.eye(k) - 1 / k)
     cross = W.T @ T
-    if k == 3 and not _is_flat(student) and not _is_flat(teacher):
+    if k == 3 and not _is_on_a_line(student) and not _is_on_a_line(teacher):
         return _error_of_three_classes(student, teacher, cross)
     return _sampled_error(student, teacher, cross, None, tol, seed)
 
@@ -241,17 +249,23 @@ def _error_of_two_classes(W: Array, T: Array, added: float) -> ErrorEstimate:
     return ErrorEstimate(angle / math.pi, ROUNDING_OF_ANGLE)
 
 
-def _is_flat(gram: Array) -> bool:
+def _is_on_a_line(gram: Array) -> bool:
     """Return whether the fields of three classes, of covariance (3, 3), lie on a line."""
     _, middle, largest = np.linalg.eigvalsh(gram)
     return bool(middle <= 1e-9 * largest)
 
 
 def _error_of_three_classes(student: Array, teacher: Array, cross: Array) -> ErrorEstimate:
-    """Return ε by orthant probabilities, and its change when the step is halved."""
-    coarse = sum(_class_share(label, student, teacher, cross, 1 / 8) for label in range(3))
-    fine = sum(_class_share(label, student, teacher, cross, 1 / 16) for label in range(3))
-    return ErrorEstimate(_clipped(1 - fine, 0.0, 1.0), abs(fine - coarse) + ROUNDING_OF_INTEGRALS)
+    """Return ε by orthant probabilities, from the covariances (3, 3) of fields.
+
+    The bar is the change when the step is halved, and what rounding does to the angles between
+    student and teacher, which both steps share.
+    """
+    classes = [_LabelDifferences.of(label, student, teacher, cross) for label in range(3)]
+    coarse = sum(differences.chance_to_win_both(1 / 8) for differences in classes)
+    fine = sum(differences.chance_to_win_both(1 / 16) for differences in classes)
+    rounding = ROUNDING_OF_INTEGRALS + sum(differences.rounding for differences in classes)
+    return ErrorEstimate(_clipped(1 - fine, 0.0, 1.0), abs(fine - coarse) + rounding)
 
 
 def _differences(weights: Any, teacher_weights: Any, features: Any) -> tuple[Array, Array]:
@@ -281,41 +295,79 @@ def _numbers(weights: Any, name: str) -> Array:
     return as_numbers(weights, name).astype(float)
 
 
-def _class_share(label: int, student: Array, teacher: Array, cross: Array, step: float) -> float:
-    """Return P(label wins both), by Plackett's identity along τ in [0, 1].
+class _LabelDifferences(NamedTuple):
+    """Correlations of the differences between one label's fields and those of the other two.
 
-    x are the two student differences and y the two teacher differences, of variance 1; a is the
-    correlation within x, b within y, and c (2, 2) that between them at τ = 1.
+    Attributes
+    ----------
+    student, teacher : float
+        Between the two differences of the student, and of the teacher.
+    cross : array, shape (2, 2)
+        Between difference i of the student and j of the teacher.
     """
-    D = np.delete(np.eye(3)[label] - np.eye(3), label, axis=0)  # rows e_l − e_h
-    S = D @ student @ D.T
-    T = D @ teacher @ D.T
-    C = D @ cross @ D.T
-    s = np.sqrt(np.diag(S))
-    t = np.sqrt(np.diag(T))
-    a = S[0, 1] / (s[0] * s[1])
-    b = T[0, 1] / (t[0] * t[1])
-    c = np.clip(C / np.outer(s, t), -1.0, 1.0)
-    # Nodes and weights on [0, 1] that also serve integrands with a root in the denominator.
-    x = np.arange(-3.6, 3.6 + step / 2, step)
-    tau = 1 / (1 + np.exp(-math.pi * np.sinh(x)))
-    weight = step * math.pi * np.cosh(x) * tau * (1 - tau)
-    slope = np.zeros_like(tau)
-    for i, j in np.ndindex(2, 2):
-        r = tau * c[i, j]
-        free = np.maximum(1 - r * r, 1e-30)
-        # Given x_i = y_j = 0, with the others' correlations p, q to x_i and u, v to y_j.
-        p = a
-        u = tau * c[1 - i, j]
-        q = tau * c[i, 1 - j]
-        v = b
-        vx = 1 - (p * p - 2 * r * p * u + u * u) / free
-        vy = 1 - (q * q - 2 * r * q * v + v * v) / free
-        xy = tau * c[1 - i, 1 - j] - (p * q - r * (p * v + u * q) + u * v) / free
-        spread = np.sqrt(np.maximum(vx, 1e-150)) * np.sqrt(np.maximum(vy, 1e-150))
-        rho = np.clip(xy / spread, -1.0, 1.0)
-        slope += c[i, j] * (0.25 + np.arcsin(rho) / (2 * math.pi)) / (2 * math.pi * np.sqrt(free))
-    return float(_wedge(a) * _wedge(b) + weight @ slope)
+
+    student: float
+    teacher: float
+    cross: Array
+
+    @classmethod
+    def of(cls, label: int, student: Array, teacher: Array, cross: Array) -> Self:
+        """Return them for covariances (3, 3) of the student's and the teacher's fields."""
+        D = np.delete(np.eye(3)[label] - np.eye(3), label, axis=0)  # rows e_l − e_h
+        S = D @ student @ D.T
+        T = D @ teacher @ D.T
+        C = D @ cross @ D.T
+        s = np.sqrt(np.diag(S))
+        t = np.sqrt(np.diag(T))
+        c = np.clip(C / np.outer(s, t), -1.0, 1.0)
+        return cls(S[0, 1] / (s[0] * s[1]), T[0, 1] / (t[0] * t[1]), c)
+
+    @property
+    def rounding(self) -> float:
+        """What rounding of the correlations may do to a chance: it moves angles near 0 by most."""
+        largest = np.abs(self.cross).max()
+        sine = math.sqrt(max(1 - largest**2, ROUNDING_OF_CORRELATIONS))
+        return ROUNDING_OF_CORRELATIONS / sine
+
+    def chance_to_win_both(self, step: float) -> float:
+        """Return P(the label has the largest field of student and teacher), by an integral over τ.
+
+        `step` is that of the tanh-sinh rule.
+        """
+        # Nodes and weights on [0, 1] that also serve integrands with a root in the denominator.
+        node = np.arange(-3.6, 3.6 + step / 2, step)
+        tau = 1 / (1 + np.exp(-math.pi * np.sinh(node)))
+        weight = step * math.pi * np.cosh(node) * tau * (1 - tau)
+        slope = np.zeros_like(tau)
+        for i, j in np.ndindex(2, 2):
+            r = tau * self.cross[i, j]
+            one_minus_r2 = np.maximum(1 - r * r, 1e-30)
+            rho = self._rest_correlation(i, j, tau, one_minus_r2)
+            chance_of_the_rest = 0.25 + np.arcsin(rho) / (2 * math.pi)
+            slope += self.cross[i, j] * chance_of_the_rest / (2 * math.pi * np.sqrt(one_minus_r2))
+        return float(_wedge(self.student) * _wedge(self.teacher) + weight @ slope)
+
+    def _rest_correlation(self, i: int, j: int, tau: Array, one_minus_r2: Array) -> Array:
+        """Return ρ_ij (n,): correlation of the other x and y, given that x_i and y_j vanish.
+
+        x are the student's differences and y the teacher's, with cross-correlations τc.
+        """
+        r = tau * self.cross[i, j]
+        x_with_x = self.student
+        y_with_y = self.teacher
+        x_with_y = tau * self.cross[1 - i, j]
+        y_with_x = tau * self.cross[i, 1 - j]
+        explained_x = x_with_x**2 - 2 * r * x_with_x * x_with_y + x_with_y**2
+        explained_y = y_with_x**2 - 2 * r * y_with_x * y_with_y + y_with_y**2
+        explained_both = (
+            x_with_x * y_with_x
+            - r * (x_with_x * y_with_y + x_with_y * y_with_x)
+            + x_with_y * y_with_y
+        )
+        var_x = np.maximum(1 - explained_x / one_minus_r2, 1e-150)
+        var_y = np.maximum(1 - explained_y / one_minus_r2, 1e-150)
+        covariance = tau * self.cross[1 - i, 1 - j] - explained_both / one_minus_r2
+        return np.clip(covariance / (np.sqrt(var_x) * np.sqrt(var_y)), -1.0, 1.0)
 
 
 def _wedge(correlation: float) -> float:
@@ -386,7 +438,7 @@ def _label_integrand(S: Array, T: Array, C: Array, basis: Array, channel: Channe
     unseen_points = 0.0
     if noise <= _FLAT * float(np.trace(S)):
         noise = 0.0
-        unseen_points = POINTS_TO_SEE
+        unseen_points = UNSEEN_POINTS
     own = basis @ np.hstack([B, _root(remaining - noise * np.eye(len(S)))])
     function = partial(_label_chance, teacher=basis @ A, own=own, noise=noise, channel=channel)
     return _Integrand(function, 0.0, unseen_points)

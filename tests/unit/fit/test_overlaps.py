@@ -102,6 +102,19 @@ def test_perfect_and_opposite_weights(k):
     assert nearly.value < 1e-4 + 3 * nearly.uncertainty
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("distance", [1e-6, 1e-7, 1e-8])
+def test_bars_hold_next_to_the_teacher(seed, distance):
+    """The error of three classes is proportional to a small distance; bars count rounding."""
+    rng = np.random.default_rng(seed)
+    T, direction = rng.standard_normal((2, 60, 3))
+    per_distance = exact_generalisation_error(T + 1e-3 * direction, T).value / 1e-3
+    found = exact_generalisation_error(T + distance * direction, T)
+    beyond_first_order = 1e-3 * per_distance * distance
+    gap = abs(found.value - per_distance * distance)
+    assert gap < found.uncertainty + beyond_first_order
+
+
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_zero_weights_answer_the_first_class(k):
     T = np.random.default_rng(k).standard_normal((40, k))
