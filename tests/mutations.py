@@ -459,8 +459,8 @@ MUTATIONS = [
     Mutation(
         "maximum likelihood: the ridge taken for none",
         "fit/separation.py",
-        "slope = float(np.linalg.norm(design.back(found.evaluation.residual[0])))",
-        "slope = float(found.gradient_norm[0])",
+        "self.gradient_norm = float(np.linalg.norm(gradient))",
+        "self.gradient_norm = float(minimum.gradient_norm[0])",
         f"{LIKELIHOOD}::test_the_minimiser_and_its_bound",
     ),
     Mutation(

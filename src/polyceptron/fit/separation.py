@@ -1,26 +1,34 @@
-"""Whether data can be separated by a linear rule, with a proof either way.
+"""Whether data can be separated by a linear rule, with a certificate either way.
 
-With J the constraints as rows, x̂(e_y − e_h)ᵀ for every sample x̂ = x/√d and every h ≠ y, the margins
-of weights W are JW. Small problems are linear programmes over weights in [−1, 1]:
+Write x̂ = x/√d. The constraints are the rows of J: x̂(e_y − e_h)ᵀ for every sample and every wrong
+class h ≠ y, so that the margins of weights W are JW. Three cases:
 
-    max t,   JW ≥ t         t > 0 separates; else the dual is a ≥ 0 with Σa = 1 and Jᵀa = 0
-    max ΣJW, JW ≥ 0         above 0, W is a direction in which the likelihood rises for ever
-                            (quasi-separation); else the dual is b = 1 + a > 0 with Jᵀb = 0, and
-                            every direction has a margin below 0
+    separable          JW > 0 for some W
+    quasi-separable    JW ≥ 0 for some W, some margins 0: the likelihood rises for ever along W
+    overlapping        every W ≠ 0 has a margin below 0: maximum likelihood has a solution
 
-Large ones go the way to the max-margin solution (`hard_margin`). All margins come out positive: W
-separates. Or its multipliers a ≥ 0 balance, R = Jᵀa → 0: since weights with all margins ≥ 1 would
-have Σa ≤ ⟨W, R⟩, their norm is at least Σa/‖R‖, a proof for every W of smaller norm.
+Small problems are linear programmes over weights in [−1, 1]:
 
-Where no weights separate the data, cross-entropy has a minimum f without a ridge, the
-maximum-likelihood estimate: the limit of ridges that are small against the smallest curvature μ of
-f. It is self-concordant: its curvature changes by at most a factor e^{R‖Δ‖} over a step Δ,
-R = √2 max‖x‖/√d. So with g = ‖∇f(W)‖
+    max t,   JW ≥ t         separable if t > 0; else the dual is a ≥ 0 with Σa = 1 and Jᵀa = 0
+    max ΣJW, JW ≥ 0         quasi-separable if above 0; else the dual is b = 1 + a > 0 with Jᵀb = 0,
+                            which proves that the data overlap
+
+Large problems run the max-margin solver (`hard_margin`). Either all margins become positive, and W
+separates. Or its multipliers a ≥ 0 balance, ρ = Jᵀa → 0: weights with all margins ≥ 1 would have
+Σa ≤ ⟨W, ρ⟩, so that their norm is at least Σa/‖ρ‖. No W of smaller norm separates.
+
+Overlap of large data is shown by the maximum-likelihood estimate (`maximum_likelihood`): the loss f
+of cross-entropy without a ridge has a minimiser Ŵ, which we approach by minima at falling ridges.
+f is self-concordant: over a step Δ its curvature changes by at most a factor e^{R‖Δ‖}, with R = √2
+max‖x‖/√d. With the smallest curvature μ and the gradient's norm g at W,
 
     R g < μ   ⇒   there is a minimiser, and ‖W − Ŵ‖ ≤ −ln(1 − R g/μ)/R.
 
-That it exists proves that no weights separate the data, and so do the wrong classes' probabilities:
-as multipliers a they have Jᵀa = −∇f ≈ 0.
+That it exists proves the overlap. A dual certificate is the probability a_h = p_h(x) of every wrong
+class, since Jᵀa = −∇f ≈ 0.
+
+Limits of the proofs: linear programmes are solved in floating point, and above
+`MAX_UNKNOWNS_OF_A_MATRIX` unknowns μ is Lanczos's estimate with a margin for safety.
 """
 
 from __future__ import annotations
@@ -34,7 +42,7 @@ from scipy.linalg import eigvalsh
 from scipy.optimize import linprog
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from polyceptron.data.checks import Samples, check_samples
+from polyceptron.data.checks import Labels, Samples, check_samples
 from polyceptron.data.design import Design, weights_or_ones
 from polyceptron.data.stored_designs import scaled
 from polyceptron.fit.solvers.erm_fit import ERMFit, Separation, fit_at
@@ -48,9 +56,15 @@ from polyceptron.problem.losses import MaxMargin
 from polyceptron.rows import Status
 
 MAX_ENTRIES_OF_A_PROGRAMME = 1_000_000  # of its matrix: HiGHS takes seconds for as many
-ROUNDING = 1e-12  # of margins and fields, of rows and weights of length 1
+ROUNDING = 1e-12  # of a margin of inputs and weights of length 1
 MAX_UNKNOWNS_OF_A_MATRIX = 600  # up to which the Hessian is written out; above, Lanczos estimates μ
-MAX_RIDGES = 5  # tried one after the other, each at most 3 % of the one before
+# Maximum likelihood: ridges per sample and dimension, tried one after the other.
+FIRST_RIDGE_PER_SAMPLE = 1e-3
+FALL_OF_RIDGE = 0.03
+MAX_RIDGES = 5
+# Lanczos's estimate of the smallest eigenvalue comes from above, with a relative error of 5 %.
+LANCZOS_TOLERANCE = 0.05
+LANCZOS_SAFETY = 0.8
 
 
 def is_separable(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-6) -> Separation:
@@ -63,10 +77,10 @@ def is_separable(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1
     y : array of int of shape (n,)
         Class indices.
     n_classes : int, default=None
-        Their number; by default that of those that occur.
+        Number of classes; by default the number that occur in y.
     tol : float, default=1e-6
-        The answer is no once weights would have to separate by less than this share of the longest
-        input, in units in which the largest entry of every feature is about 1.
+        The data count as inseparable if every W of norm 1 has a margin below `tol` times the
+        longest input. Features are first scaled to a largest entry of about 1.
 
     Returns
     -------
@@ -80,7 +94,7 @@ def is_separable(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1
     >>> is_separable([[1.0], [2.0], [-1.0]], [0, 1, 1]).separable
     False
     """
-    return _proved(check_samples(X, y, n_classes), tol, deep=False)
+    return _proved(check_samples(X, y, n_classes), tol, tell_quasi=False)
 
 
 def separation(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-6) -> Separation:
@@ -102,50 +116,62 @@ def separation(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-
     >>> separation(X, [0, 0, 1, 1]).kind, separation(X, [0, 1, 1, 0]).kind
     ('quasi', 'separable')
     """
-    return _proved(check_samples(X, y, n_classes), tol, deep=True)
+    return _proved(check_samples(X, y, n_classes), tol, tell_quasi=True)
 
 
-def _proved(given: Samples, tol: float, deep: bool) -> Separation:
-    """Return the answer for features with a largest entry of about 1, in those given.
+def _proved(samples: Samples, tol: float, tell_quasi: bool) -> Separation:
+    """Scale features by powers of 2 to a largest entry of about 1, decide, and scale back.
 
-    A rule separates whatever the units of the features are: weights are in the inverse ones.
+    Whether data are separable does not depend on the units of their features; weights are in the
+    inverse units.
     """
-    largest = given.design.largest()
-    powers = np.where(largest > 0, np.frexp(largest)[1], 0)
-    design = scaled(given.design, None, np.ldexp(1.0, powers)) if powers.any() else given.design
-    found = _judged(replace(given, design=design), tol, deep)
-    if found.direction is not None:
-        return replace(found, direction=np.ldexp(found.direction, -powers[:, None]))
-    if found.multipliers is None:
-        return replace(found, residual=math.nan)
-    signed = -found.multipliers
-    signed[np.arange(given.y.size), given.y] = found.multipliers.sum(1)
-    R = given.design.back(np.ascontiguousarray(signed.T))
-    unit = float(np.abs(R).max())
-    return replace(found, residual=unit * float(np.linalg.norm(R / unit)) if unit > 0 else 0.0)
+    largest = samples.design.largest()
+    exponents = np.where(largest > 0, np.frexp(largest)[1], 0)
+    design = samples.design
+    if exponents.any():
+        design = scaled(design, None, np.ldexp(1.0, exponents))
+    decided = _decided(replace(samples, design=design), tol, tell_quasi)
+    if decided.direction is not None:
+        return replace(decided, direction=np.ldexp(decided.direction, -exponents[:, None]))
+    if decided.multipliers is None:
+        return replace(decided, residual=math.nan)
+    balance = samples.design.back(_signed(decided.multipliers, samples.y).T.copy())  # ρ = Jᵀa
+    unit = float(np.abs(balance).max())
+    residual = 0.0
+    if unit > 0:  # squares of tiny entries would vanish
+        residual = unit * float(np.linalg.norm(balance / unit))
+    return replace(decided, residual=residual)
 
 
-def _judged(samples: Samples, tol: float, deep: bool) -> Separation:
-    """Return whether samples are separable, and if not, `deep`: quasi-separable or overlapping.
+def _signed(multipliers: Array, y: Labels) -> Array:
+    """Return Σ_h a_h (e_y − e_h) of every sample (n, k) for multipliers a (n, k), 0 at labels."""
+    signed = -multipliers
+    signed[np.arange(y.size), y] = multipliers.sum(1)
+    return signed
 
-    By linear programmes where these are small, and rounding does not leave it open.
+
+def _decided(samples: Samples, tol: float, tell_quasi: bool) -> Separation:
+    """Return whether samples are separable, and if not, whether they are quasi-separable if asked.
+
+    Small problems are linear programmes. Descent decides large ones, and those that rounding leaves
+    open.
     """
     n_entries = samples.y.size * samples.design.dimension * (samples.n_classes - 1) ** 2
     programme = None
-    found = None
+    decided = None
     if n_entries <= MAX_ENTRIES_OF_A_PROGRAMME:
         programme = _Programme(samples)
-        found = _separable_by_programme(programme, tol)
-    if found is None:
-        found = _separable_by_descent(samples, tol)
-    if found.separable or not deep:
-        return found
+        decided = _separable_by_programme(programme, tol)
+    if decided is None:
+        decided = _separable_by_descent(samples, tol)
+    if decided.separable or not tell_quasi:
+        return decided
     if programme is not None:
         return _overlapping_by_programme(programme, tol)
-    likely = maximum_likelihood(samples, tol)
-    if likely is None or likely.separability is None:
+    estimate = maximum_likelihood(samples, tol)
+    if estimate is None or estimate.separability is None:
         return Separation("undecided")
-    return likely.separability
+    return estimate.separability
 
 
 def _separable_by_programme(programme: _Programme, tol: float) -> Separation | None:
@@ -157,7 +183,8 @@ def _separable_by_programme(programme: _Programme, tol: float) -> Separation | N
         return None
     W, margins, a = answer
     if margins.min() > ROUNDING * float(np.linalg.norm(W)):
-        W /= float((margins * programme.size[programme.place[0]]).min())
+        margins_of_samples = margins * programme.row_norms[programme.sample_of_row]
+        W /= float(margins_of_samples.min())
         return Separation("separable", W, positive=1.0)
     multipliers, residual = programme.proof(a)
     if residual > tol:
@@ -166,14 +193,18 @@ def _separable_by_programme(programme: _Programme, tol: float) -> Separation | N
 
 
 def _separable_by_descent(samples: Samples, tol: float) -> Separation:
-    """Go towards the max-margin solution, to weights that separate or multipliers that balance."""
+    """Go towards the max-margin solution, to weights that separate or multipliers that balance.
+
+    Any weights that separate will do, so the tolerance of the solution is infinite. A row of J is
+    √2 times as long as its input.
+    """
     try:
-        fit = separate(samples, MaxMargin(), math.inf, doubt=math.sqrt(2) * tol)
+        fit = separate(samples, MaxMargin(), tol=math.inf, doubt=math.sqrt(2) * tol)
     except NotSeparable as error:
-        proof = error.multipliers
-        if proof is None:
+        multipliers = error.multipliers
+        if multipliers is None:
             return Separation("undecided")
-        return Separation("inseparable", None, proof.T / proof.sum())
+        return Separation("inseparable", None, multipliers.T / multipliers.sum())
     return Separation("separable", fit.weights, positive=1.0)
 
 
@@ -193,49 +224,78 @@ def _overlapping_by_programme(programme: _Programme, tol: float) -> Separation:
 
 
 class _Programme:
-    """J and the linear programmes over W, for rows x̂ and labels; the last class stays at 0.
+    """The constraints J, and linear programmes over W.
 
-    A shift of all classes changes nothing, and rows of any length are separated alike: of length 1.
+    The weights of the last class are 0, since a common shift changes no margin. Inputs are scaled
+    to length 1, since this changes no sign of a margin.
+
+    Attributes
+    ----------
+    inputs : array, shape (n, d)
+        x̂ divided by its norm.
+    row_norms : array, shape (n,)
+        The norms of x̂, 1 for an input of 0.
+    y : array of int, shape (n,)
+    sample_of_row, class_of_row : array of int, shape (n·(k − 1),)
+        The sample and the wrong class of every row of J.
+    J : array, shape (n·(k − 1), (k − 1)·d)
     """
 
     def __init__(self, samples: Samples) -> None:
-        y, k, fields = samples.y, samples.n_classes, samples.design.scaled_rows(slice(None))
-        largest = np.maximum(np.abs(fields).max(1), np.finfo(float).tiny)
-        size = np.linalg.norm(fields / largest[:, None], axis=1)
-        self.size = largest * np.where(size > 0, size, 1.0)
-        fields = fields / self.size[:, None]
-        self.fields, self.y, self.k = fields, y, k
-        self.place = np.nonzero(np.arange(k) != y[:, None])  # samples, and the wrong classes
-        which, others = self.place
-        rows, each = np.zeros((which.size, k, fields.shape[1])), np.arange(which.size)
-        rows[each, y[which]] = fields[which]
-        rows[each, others] = -fields[which]
-        self.J = rows[:, :-1].reshape(which.size, -1)
+        self.y = samples.y
+        self.n_classes = samples.n_classes
+        inputs = samples.design.scaled_rows(slice(None))
+        largest = np.maximum(np.abs(inputs).max(1), np.finfo(float).tiny)
+        relative_norms = np.linalg.norm(inputs / largest[:, None], axis=1)
+        self.row_norms = largest * np.where(relative_norms > 0, relative_norms, 1.0)
+        self.inputs = inputs / self.row_norms[:, None]
+        is_wrong = np.arange(self.n_classes) != self.y[:, None]
+        self.sample_of_row, self.class_of_row = np.nonzero(is_wrong)
+        self.J = self._constraints()
+
+    def _constraints(self) -> Array:
+        """Return J, without the columns of the last class."""
+        n_rows = self.sample_of_row.size
+        rows = np.zeros((n_rows, self.n_classes, self.inputs.shape[1]))
+        number = np.arange(n_rows)
+        inputs = self.inputs[self.sample_of_row]
+        rows[number, self.y[self.sample_of_row]] = inputs
+        rows[number, self.class_of_row] = -inputs
+        return rows[:, :-1].reshape(n_rows, -1)
 
     def solve(self, cost: Array, matrix: Array) -> tuple[Array, Array, Array] | None:
-        """min cost·(W, t) with matrix·(W, t) ≥ 0: weights (d, k), their margins, and the duals."""
-        size = self.J.shape[1]
-        bounds = [(-1.0, 1.0)] * size + [(None, None)] * (cost.size - size)
-        found = linprog(cost, A_ub=-matrix, b_ub=np.zeros(len(matrix)), bounds=bounds)
-        if found.status != 0 or found.x is None:
+        """Minimise cost·(W, t) subject to matrix·(W, t) ≥ 0 and weights in [−1, 1].
+
+        Returns
+        -------
+        weights : array, shape (d, k)
+        margins : array, shape (n·(k − 1),)
+            JW.
+        duals : array, shape (n·(k − 1),)
+            None of the three where the programme was not solved.
+        """
+        n_weights = self.J.shape[1]
+        bounds = [(-1.0, 1.0)] * n_weights + [(None, None)] * (cost.size - n_weights)
+        answer = linprog(cost, A_ub=-matrix, b_ub=np.zeros(len(matrix)), bounds=bounds)
+        if answer.status != 0 or answer.x is None:
             return None
-        weights = np.zeros((self.fields.shape[1], self.k))
-        weights[:, :-1] = found.x[:size].reshape(self.k - 1, -1).T
+        weights = np.zeros((self.inputs.shape[1], self.n_classes))
+        weights[:, :-1] = answer.x[:n_weights].reshape(self.n_classes - 1, -1).T
         weights -= weights.mean(1, keepdims=True)
-        return weights, self.J @ found.x[:size], np.maximum(-found.ineqlin.marginals, 0.0)
+        margins = self.J @ answer.x[:n_weights]
+        return weights, margins, np.maximum(-answer.ineqlin.marginals, 0.0)
 
     def proof(self, a: Array) -> tuple[Array, float]:
-        """Multipliers of the rows given as (n, k), of sum 1, and the norm of their combination.
+        """Return multipliers of the data (n, k), and ‖Jᵀa‖ for a of sum 1.
 
-        The norm is that of rows of length 1, with multipliers of sum 1.
+        The norm is that of rows of length 1; the multipliers are for the data as given, of sum 1.
         """
-        found = np.zeros((self.y.size, self.k))
-        found[self.place] = a / a.sum()
-        signed = -found
-        signed[np.arange(self.y.size), self.y] = found.sum(1)
-        residual = float(np.linalg.norm(self.fields.T @ signed))
-        found *= (self.size.min() / self.size)[:, None]
-        return found / found.sum(), residual
+        multipliers = np.zeros((self.y.size, self.n_classes))
+        multipliers[self.sample_of_row, self.class_of_row] = a / a.sum()
+        residual = float(np.linalg.norm(self.inputs.T @ _signed(multipliers, self.y)))
+        # Divide by the norms of the inputs; in units of the smallest nothing can overflow.
+        multipliers *= (self.row_norms.min() / self.row_norms)[:, None]
+        return multipliers / multipliers.sum(), residual
 
 
 def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None) -> ERMFit | None:
@@ -263,22 +323,33 @@ def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None)
         if search.separates():
             return None
         search.certify()
-        if search.interrupted or search.bound <= search.enough:
+        if search.interrupted or search.distance_bound <= search.distance_asked:
             break
-    search.keep(search.found.U, now=True)
+    search.keep(search.minimum.U, now=True)
     return search.fit(samples.design.passes - before)
 
 
 class _LikelihoodSearch:
-    """Minima at ridges that fall, until the one without a ridge is near enough to the last.
+    """Minima at falling ridges, until the last is near enough to the minimiser without a ridge.
 
-    ridge : that of the next minimum
-    U : (k − 1, d), the weights reached
-    found : the last minimum
-    slope : ‖∇f‖ of the loss without a ridge there, NaN until it is known
-    curvature : the smallest one there, μ
-    bound : on the distance to the minimiser without a ridge, infinite until there is one
-    enough : the distance that is asked for
+    Attributes
+    ----------
+    ridge : float
+        Of the next minimum.
+    U : array, shape (k − 1, d)
+        The weights reached, on class differences.
+    minimum : NewtonMinimum
+        The last one.
+    gradient_norm : float
+        ‖∇f‖ there, of the loss without a ridge; NaN until it is known.
+    curvature : float
+        The smallest one there, μ.
+    distance_bound : float
+        On the distance to the minimiser without a ridge; infinite until one is proved to exist.
+    distance_asked : float
+        The search ends when the bound is below it.
+    self_concordance : float
+        R of the module's docstring.
     """
 
     def __init__(self, samples: Samples, tol: float, start: Array | None) -> None:
@@ -290,19 +361,19 @@ class _LikelihoodSearch:
         self.U: Array = np.zeros((k - 1, design.dimension))
         if start is not None:
             self.U = (start @ self.objective.basis).T
-        self.ridge = 1e-3 * samples.y.size / design.dimension
+        self.ridge = FIRST_RIDGE_PER_SAMPLE * samples.y.size / design.dimension
         known = design.watch.checkpoint.load("maximum-likelihood")
         if known is not None:
             self.U = known["U"]
             self.ridge = known["ridge"]
-        self.steepness = math.sqrt(2) * float(design.row_norms.max())  # R of the module's docstring
+        self.self_concordance = math.sqrt(2) * float(design.row_norms.max())
         self.n_iter = 0
         self.interrupted = False
-        self.slope = math.nan
+        self.gradient_norm = math.nan
         self.curvature = math.nan
-        self.bound = math.inf
-        self.enough = 0.0
-        self.found: NewtonMinimum
+        self.distance_bound = math.inf
+        self.distance_asked = 0.0
+        self.minimum: NewtonMinimum
 
     def keep(self, U: Array, now: bool = False) -> None:
         """Save the weights (1, k − 1, d) and the ridge, for a run that goes on from here."""
@@ -311,8 +382,11 @@ class _LikelihoodSearch:
         checkpoint.save(lambda: state, "maximum-likelihood", now=now)
 
     def minimise(self) -> None:
-        """Go to the minimum at this ridge; nothing is known of its distance to the minimiser."""
-        self.found = newton_minimise(
+        """Go to the minimum at this ridge, whose distance to the minimiser is not known yet.
+
+        It is found to a relative distance of ½: the next ridge moves it by more.
+        """
+        self.minimum = newton_minimise(
             self.samples.design,
             self.objective,
             np.array([self.ridge]),
@@ -322,67 +396,76 @@ class _LikelihoodSearch:
             keep=self.keep,
             intercept=self.samples.intercept,
         )
-        self.U = self.found.U[0]
-        self.n_iter += int(self.found.n_iter[0])
-        self.interrupted = self.found.interrupted
-        self.slope = math.nan
-        self.bound = math.inf
-        self.enough = 0.0
+        self.U = self.minimum.U[0]
+        self.n_iter += int(self.minimum.n_iter[0])
+        self.interrupted = self.minimum.interrupted
+        self.gradient_norm = math.nan
+        self.distance_bound = math.inf
+        self.distance_asked = 0.0
 
     def separates(self) -> bool:
         """Return whether the weights reached mistake no sample."""
-        return self.samples.error_rate(self.objective.basis @ self.found.Z[0]) == 0
+        return self.samples.error_rate(self.objective.basis @ self.minimum.Z[0]) == 0
 
     def certify(self) -> None:
         """Bound the distance to the minimiser by −ln(1 − R g/μ)/R, if R g < μ."""
-        design = self.samples.design
-        found = self.found
+        minimum = self.minimum
         try:
-            slope = float(np.linalg.norm(design.back(found.evaluation.residual[0])))
-            self.curvature = _smallest_curvature(design, self.objective, found)
+            gradient = self.samples.design.back(minimum.evaluation.residual[0])
+            self.curvature = _smallest_curvature(self.samples.design, self.objective, minimum)
         except KeyboardInterrupt:
             self.interrupted = True
             return
-        self.slope = slope
-        steepness = self.steepness
-        gradient = slope + float(found.rounding[0])
-        free = self.samples.intercept
-        relative = self.tol * float(size_of(free, self.U[None])[0])
-        self.enough = max(relative, ROUNDING / max(steepness, ROUNDING))
-        if steepness == 0:  # X is 0, and so are the fields of any weights
-            self.bound = 0.0
-        elif steepness * gradient < self.curvature:
-            self.bound = -math.log1p(-steepness * gradient / self.curvature) / steepness
-            if free is not None:  # of W and κβ, which make up b
-                most = free.unit * (free.column + float(np.linalg.norm(free.mean)))
-                self.bound *= math.hypot(1.0, most)
+        self.gradient_norm = float(np.linalg.norm(gradient))
+        relative = self.tol * float(size_of(self.samples.intercept, self.U[None])[0])
+        R = self.self_concordance
+        self.distance_asked = max(relative, ROUNDING / max(R, ROUNDING))
+        largest_gradient = self.gradient_norm + float(minimum.rounding[0])
+        if R == 0:  # X is 0, and so are the fields of any weights
+            self.distance_bound = 0.0
+        elif R * largest_gradient < self.curvature:
+            bound = -math.log1p(-R * largest_gradient / self.curvature) / R
+            self.distance_bound = bound * self._growth_by_intercept()
+
+    def _growth_by_intercept(self) -> float:
+        """Return by how much a bound on (W, β) grows for (W, b), with b = κβ − Wᵀx̄/√d.
+
+        β is the weight of the column of entries κ that stands for the intercept
+        (`fit/solvers/intercept.py`); it is 1 without an intercept.
+        """
+        intercept = self.samples.intercept
+        if intercept is None:
+            return 1.0
+        largest = intercept.unit * (intercept.column + float(np.linalg.norm(intercept.mean)))
+        return math.hypot(1.0, largest)
 
     def lower_ridge(self) -> None:
         """Take a ridge that is small against the smallest curvature, and below the last one."""
-        lower = 0.03 * self.ridge
+        lower = FALL_OF_RIDGE * self.ridge
         if self.curvature > 0:
             lower = min(lower, 0.1 * self.tol * self.curvature)
         self.ridge = lower
 
     def proof(self) -> Separation | None:
         """Return the wrong classes' probabilities as multipliers (n, k), if there is a minimum."""
-        if math.isinf(self.bound):
+        if math.isinf(self.distance_bound):
             return None
         y = self.samples.y
-        a = self.found.evaluation.source[0].T.copy()
-        a[np.arange(len(a)), y] = 0.0
-        a *= weights_or_ones(self.samples.weights, y.size)[:, None]
-        total = float(a.sum())
-        return Separation("overlapping", None, a / total, residual=self.slope / total)
+        multipliers = self.minimum.evaluation.source[0].T.copy()  # probabilities of all classes
+        multipliers[np.arange(len(multipliers)), y] = 0.0
+        multipliers *= weights_or_ones(self.samples.weights, y.size)[:, None]
+        total = float(multipliers.sum())
+        residual = self.gradient_norm / total
+        return Separation("overlapping", None, multipliers / total, residual=residual)
 
     @property
     def status(self) -> Status:
         """Return what was reached."""
         if self.interrupted:
             return Status.INTERRUPTED
-        if self.bound <= self.enough:
+        if self.distance_bound <= self.distance_asked:
             return Status.OK
-        if math.isinf(self.bound):
+        if math.isinf(self.distance_bound):
             return Status.NOT_CONVERGED
         return Status.TOLERANCE_NOT_MET
 
@@ -393,34 +476,52 @@ class _LikelihoodSearch:
             "cross-entropy",
             0.0,
             self.U.T @ self.objective.basis.T,
-            self.objective.basis @ self.found.Z[0],
-            float(self.found.evaluation.value[0]),
-            self.bound,
+            self.objective.basis @ self.minimum.Z[0],
+            float(self.minimum.evaluation.value[0]),
+            self.distance_bound,
             self.status,
-            gradient_norm=self.slope,
+            gradient_norm=self.gradient_norm,
             n_iter=self.n_iter,
             matrix_passes=passes,
             separability=self.proof(),
         )
 
 
-def _smallest_curvature(design: Design, objective: SoftmaxObjective, found: NewtonMinimum) -> float:
-    """μ of ∂²f at the minimum found: of the whole matrix where it is small, else by Lanczos."""
-    (_, r, d), bend = found.U.shape, objective.curvature(found.evaluation, np.float64)
-    if r * d <= MAX_UNKNOWNS_OF_A_MATRIX:
-        inner, H = sample_matrices(bend, found.Z.shape)[0], np.zeros((r * d, r * d))
+def _smallest_curvature(
+    design: Design, objective: SoftmaxObjective, minimum: NewtonMinimum
+) -> float:
+    """Return μ, the least eigenvalue of the Hessian of f at a minimum.
+
+    A small Hessian is written out; Lanczos's method estimates μ of a large one.
+    """
+    _, r, d = minimum.U.shape
+    n_unknowns = r * d
+    curvature = objective.curvature(minimum.evaluation, np.float64)
+    if n_unknowns <= MAX_UNKNOWNS_OF_A_MATRIX:
+        hessians_of_samples = sample_matrices(curvature, minimum.Z.shape)[0]
+        H = np.zeros((n_unknowns, n_unknowns))
         for rows, block in design.blocks():
-            H += whole_hessian(block * np.float64(design.scale), inner[rows], 0.0)
-        return float(eigvalsh(H, subset_by_index=[0, 0])[0] - 1e-14 * np.trace(H))  # rounding
+            inputs = block * np.float64(design.scale)
+            H += whole_hessian(inputs, hessians_of_samples[rows], 0.0)  # without a ridge
+        rounding = 1e-14 * float(np.trace(H))
+        return float(eigvalsh(H, subset_by_index=[0, 0])[0]) - rounding
 
     def apply(u: Array) -> Array:
         """Multiply the Hessian by a vector u (r·d,)."""
-        return np.asarray(design.through(u.reshape(found.U.shape), bend)[0]).ravel()
+        return np.asarray(design.through(u.reshape(minimum.U.shape), curvature)[0]).ravel()
 
-    operator = LinearOperator((r * d, r * d), matvec=apply, dtype=np.float64)  # type: ignore[call-overload]
-    given = {"v0": np.random.default_rng(0).standard_normal(r * d), "ncv": 40, "tol": 0.05}
+    operator = LinearOperator((n_unknowns, n_unknowns), matvec=apply, dtype=np.float64)  # type: ignore[call-overload]
+    start = np.random.default_rng(0).standard_normal(n_unknowns)
     try:
-        lowest = eigsh(operator, k=1, which="SA", return_eigenvectors=False, **given)
+        lowest = eigsh(
+            operator,
+            k=1,
+            which="SA",
+            return_eigenvectors=False,
+            v0=start,
+            ncv=40,
+            tol=LANCZOS_TOLERANCE,
+        )
     except ArpackNoConvergence:
         return 0.0
-    return 0.8 * float(lowest[0])  # Lanczos' estimate comes from above
+    return LANCZOS_SAFETY * float(lowest[0])
