@@ -1,26 +1,27 @@
-"""What the fields side computes: averages of a student's pull over teacher and student fields.
+"""Averages over one sample, by which the fields side of eq. SE makes m̂ = αM, q̂ = αQ, V̂ = αC.
 
-Student fields ω ~ N(0, q) and teacher fields z, Gaussian with correlation ρ in each class
-direction; label y from the channel, Z_l the probability of label l given ω; f_y(ω) the student's
-pull at susceptibility V:
+In each of the r = k − 1 class directions the student's fields ω ~ N(0, q) and the teacher's fields
+z ~ N(0, 1) are Gaussian with correlation ρ. The channel draws a label y; Z_l(ω) is the probability
+of label l given the student's fields, and ∇Z_l its gradient in the mean of the teacher's fields.
+The student's pull is f_y(ω) = V⁻¹(prox − ω), as f_out in eq. f_out. Then
 
     M = (1/r) E Σ_l ∇Z_l·f_l,   Q = (1/r) E Σ_l Z_l ‖f_l‖²,   C = −(1/r) E Σ_l Z_l tr_⊥ ∂f_l
 
-    D = (1/rq) E Σ_l Z_l ω·f_l                                   (kept as D₊ − D₋, by its sign)
+    D = (1/rq) E Σ_l Z_l ω·f_l = D₊ − D₋
 
-so that m̂ = αM, q̂ = αQ, V̂ = αC (eq. SE). D follows from the others, by Gaussian integration by
-parts C = (m/q)M − D, and replaces a difference of nearly equal numbers when data are plentiful.
+with the trace tr_⊥ over class differences, and D split into the samples with ω·f above and below 0.
+By Gaussian integration by parts C = (m/q)M − D. At large α the equations use D in place of the
+difference (m/q)M − C, which loses digits there.
 
-By symmetry label 1 is drawn, and the other classes are ordered by the student's gaps ω₁ − ω_h, the
-smallest first. With slopes of Z in the teacher's mean gaps
+By symmetry only label 1 is integrated, and the other classes are ordered by the student's gaps
+ω₁ − ω_h, the smallest first. With the derivatives of Z in the teacher's mean gaps g_h
 
     ∇Z·f = Σ_h ∂Z/∂g_h (f₁ − f_h),    ω·f = −Σ_h (ω₁ − ω_h) f_h,    f₁ = −Σ_h f_h.
 
-This integrand is the same for every number of classes, student and channel (`average`). Where its
-nodes sit, and what each weighs, is a `FieldsRule`: it follows the spread of the gaps and the width
-of the label's transition in them (`field_scales`), and the student's own coordinates. The student
-is a loss, or the channel itself (`PosteriorScore`), whose mean loss is then that of the entropy
-Ψ_out.
+This integrand is the same for every number of classes, student and channel (`average`). A
+`FieldsRule` chooses nodes and weights, from the spread of the gaps, the width over which the label
+changes (`field_scales`) and the student's own coordinates. The student is a loss, or the channel
+itself (`PosteriorScore`), whose mean loss is then that of the entropy Ψ_out.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ class Averages(NamedTuple):
     D_plus: Array
     D_minus: Array
     loss: Array  # mean loss of training samples
-    error: Array  # and the fraction of them that is mistaken
-    mass: Array  # total probability that the rule saw, 1 up to its error
+    error: Array  # training error
+    mass: Array  # total probability of the nodes, 1 up to the rule's error
 
     def mean(self) -> Averages:
         """Return the mean over replicates, as one replicate."""
@@ -61,19 +62,19 @@ class Averages(NamedTuple):
         return Averages(*(x.mean(keepdims=True) for x in self))
 
     def doubt(self, order: ScalarOrder, by_parts: float = 1.0) -> float:
-        """Return the relative error of a deterministic rule, as its own identities show it.
+        """Return the relative error of a deterministic rule, by two identities that hold exactly.
 
-        It is the mass that nodes miss, and `by_parts` times the defect of C = (m/q)M − D relative
-        to C + |D|.
+        The mass is 1, and C = (m/q)M − D. The defect of the latter, relative to C + |D|, counts
+        `by_parts` times.
         """
         D = self.D_plus - self.D_minus
         defect = np.abs(self.C + D - self.M * (order.m / order.q)) / (self.C + np.abs(D) + 1e-300)
         return float((np.abs(self.mass - 1) + by_parts * defect)[0])
 
     def missed(self, rank: int) -> float:
-        """Return the mass that a deterministic rule misses, over rQ.
+        """Return the mass that a deterministic rule misses, over rQ = E‖f‖².
 
-        The samples missed may be those that pull, of which there are about rQ.
+        In the worst case all of it lies where samples pull, with ‖f‖² of about 1.
         """
         return float(abs(self.mass[0] - 1) / max(rank * self.Q[0], 1e-300))
 
@@ -83,7 +84,8 @@ class PosteriorScore(Coordinates):
     """The Bayes-optimal student, f = ∇ ln Z: the channel's own score at its variance v = V.
 
     On the Nishimori line M = Q = C is the channel's information; C is given as E‖f‖². Its loss is
-    −ln Z less its mean where the utilities are known: −excess of Ψ_out (`information`).
+    −ln Z less the entropy of the label given the teacher's fields, so that its mean is the negative
+    excess of Ψ_out (`information`).
     """
 
     channel: Channel
@@ -114,12 +116,13 @@ class PosteriorScore(Coordinates):
         f = np.where(seen, -slopes / z, 0.0)
         loss = -np.log(z)
         guess = self.channel.guess(k)
-        if guess > 0:  # less the mean where utilities are known, Z = guess or 1 − (k−1)guess
+        if guess > 0:  # given the teacher's fields Z is `guess`, or `top` for the winning class
             P = (z - guess) / (1 - k * guess)
             top = 1 - (k - 1) * guess
-            known = P * (top * math.log(top)) + (1 - P) * (guess * math.log(guess))
-            loss += known / z
-        return Pull(f, f.sum(0) ** 2 + (f * f).sum(0), loss, gaps[0], label)
+            negative_entropy = P * (top * math.log(top)) + (1 - P) * (guess * math.log(guess))
+            loss += negative_entropy / z  # `average` multiplies by z
+        square = f.sum(0) ** 2 + (f * f).sum(0)
+        return Pull(others=f, trace=square, value=loss, margin=gaps[0], label=label)
 
     def line_breaks(self, breaks: Array, V: float) -> Array:
         """Return the break points as they are: those of the channel's width serve its score."""
@@ -135,28 +138,52 @@ Averaging = Callable[[ScalarOrder], Averages]
 
 
 class FieldsRule(ABC):
-    """Where the nodes of the fields side sit, at levels of accuracy from 0, the coarsest, on.
+    """Where the nodes of the fields side sit, on levels of accuracy from 0, the coarsest, on.
 
-    `refusal` says whether a rule serves a problem, `place` puts its nodes, and the class variables
-    tell the refinement how large its errors were seen to be.
+    `refusal` says whether a rule serves a problem, and `place` puts its nodes. The class variables
+    tell the search for a root and its refinement how accurate the levels are.
+
+    Attributes
+    ----------
+    n_levels : int
+        How many levels there are.
+    loop_level : int
+        The level that the plain loop uses, with relative errors of 1e-4 or less.
+    sampled : bool
+        Whether nodes are random points, whose replicates show the error.
+    follows : bool
+        Whether nodes follow the order parameters smoothly, instead of staying where they are.
+    root_tolerances : tuple of float
+        By level, the tolerance on θ = (ln τ, ln q, ln V) to which a root is solved.
+    closest_roots : tuple of float
+        Without a ridge, weights diverge at α_s. Level i has a root only where |α/α_s − 1| is above
+        the i-th number: closer to α_s the error of the level is larger than this distance. Levels
+        beyond the last number always have one.
+    floors : tuple of float
+        The least relative error that is claimed for levels 1, 2, …, since two levels can agree by
+        chance.
+    loss_floor : float
+        The floor of the mean loss is this many times as large.
+    by_parts : float
+        The weight of the defect of C = (m/q)M − D in the error; 0 where levels show more.
+    left : float
+        The error of a level is this share of its change from the level before: levels converge
+        geometrically.
+    error_of_cone, usual_tolerance_of_cone : float
+        For a hard constraint without a margin (`LabelCone`): the relative error of Q on any level,
+        and the tolerance on 1/Q where the caller names none.
     """
 
     n_levels: ClassVar[int]
-    loop_level: ClassVar[int]  # the level of the plain loop, which errs by 1e-4 or less
-    sampled: ClassVar[bool] = False  # points are random; replicates show the error
-    follows: ClassVar[bool] = False  # nodes follow the order parameters smoothly
-    # Of θ = (ln τ, ln q, ln V), by level: to how many digits a root on this level is worth knowing.
+    loop_level: ClassVar[int]
+    sampled: ClassVar[bool] = False
+    follows: ClassVar[bool] = False
     root_tolerances: ClassVar[tuple[float, ...]]
-    # Weights without a ridge diverge at α_s. |α/α_s − 1| from which levels 0, 1, … have a root:
-    # closer to α_s the error of a level is larger than the distance.
     closest_roots: ClassVar[tuple[float, ...]] = ()
-    # Relative error that levels 1, 2, … were seen to reach: two levels can agree by luck.
     floors: ClassVar[tuple[float, ...]] = (3e-6, 1e-6, 1e-8, 1e-10, 1e-12)
-    loss_floor: ClassVar[float] = 1.0  # times as much for the mean loss
-    by_parts: ClassVar[float] = 0.0  # weight of the defect of C = (m/q)M − D in the error
-    left: ClassVar[float] = 0.2  # error over the change of the last level: geometric convergence
-    # Of a hard constraint without a margin (`LabelCone`): the relative error that is left of Q on
-    # any level, and the tolerance on 1/Q that is asked for where the caller names none.
+    loss_floor: ClassVar[float] = 1.0
+    by_parts: ClassVar[float] = 0.0
+    left: ClassVar[float] = 0.2
     error_of_cone: ClassVar[float] = 1e-12
     usual_tolerance_of_cone: ClassVar[float] = 1e-6
 
@@ -169,10 +196,10 @@ class FieldsRule(ABC):
         return averages.doubt(order, self.by_parts)
 
     def placement(self, theta: Array) -> Array:
-        """Return the θ (3,) for whose order parameters nodes are placed, to find a root near θ.
+        """Return the θ₀ (3,) for which nodes are placed, to find a root near θ.
 
-        It is the next point of a lattice, so that the answer does not depend on the way by which
-        the root was found. Nodes serve a law that is off by half of the spacing well.
+        It is the nearest point of a lattice, so that the answer does not depend on the way by which
+        the root was found. Nodes placed for θ₀ are accurate up to half a spacing from it.
         """
         spacing = 0.5
         return np.asarray(np.round(theta / spacing) * spacing)
@@ -195,8 +222,8 @@ class FieldsRule(ABC):
 Rule = FieldsRule  # the name that sides/scalar.py imports
 
 
-# For a gap a < 0 the third class matters around g₂ − g₁ = −a, so the corner of three classes
-# reaches further than one width.
+# Break points of g₂ − g₁, in widths of the label's transition. Where the first gap g₁ is below 0,
+# the third class matters around g₂ − g₁ = −g₁, which is further out than one width.
 CORNER_BREAKS = np.array([0.0, 1.6, 3.4, 5.8, 8.8, 14.0])
 IMPROBABLE_LABEL = 1e-17  # a label as improbable as this leaves no trace in any average
 
@@ -230,7 +257,10 @@ class Scales(NamedTuple):
 
 
 def field_scales(channel: Channel, order: ScalarOrder, n_classes: int) -> Scales:
-    """Return the scales of the gaps; a label drawn far below the boundary makes them reach there.
+    """Return the scales of the gaps.
+
+    If labels can be wrong far from the boundary, as flipped ones, the lowest gap is CUTOFF standard
+    deviations below it, else CUTOFF widths.
 
     Examples
     --------
@@ -251,9 +281,9 @@ def field_scales(channel: Channel, order: ScalarOrder, n_classes: int) -> Scales
 
 
 def transition_gaps(channel: Channel, order: ScalarOrder) -> list[float]:
-    """Return the student's gaps at which the label's chance changes: those of the teacher / slope.
+    """Return the student's gaps at which the mean of the teacher's reaches a transition.
 
-    Only 0 where the student's fields tell nothing of the teacher's.
+    It is 0 alone where the student's fields tell nothing about the teacher's.
     """
     if order.slope <= 0:
         return [0.0]
@@ -381,7 +411,7 @@ class PanelsThree(FieldsRule):
         order: ScalarOrder,
         level: int,
     ) -> Averaging:
-        """Place panels on the student's own coordinates; nodes far out of the Gaussian go."""
+        """Place panels on the student's own coordinates; drop nodes of negligible weight."""
         V = order.V
         n_nodes = self.orders[level]
         scales = field_scales(channel, order, 3)
@@ -394,7 +424,7 @@ class PanelsThree(FieldsRule):
         along, weights = panel_rule(np.ascontiguousarray(columns), n_nodes)
         weights = weights * weight_row[:, None]
         rows = np.broadcast_to(row[:, None], along.shape)
-        if wide is None:
+        if wide is None:  # the second coordinate is the gap g₂ − g₁ itself
             first = narrow.on_line(row, V).gaps[0][:, None]
             apart = along
         else:
