@@ -10,6 +10,7 @@ import pandas as pd
 from scipy.special import softmax
 
 from polyceptron.data.checks import Labels
+from polyceptron.errors import ComputationFailed
 from polyceptron.fit.separation import is_separable
 from polyceptron.numerics import Array
 from polyceptron.numerics.averages import Average
@@ -229,13 +230,15 @@ def separable_share_rows(
         X, y, _ = teacher.sample(MOST_PER_DIMENSION * dimension, dimension, seed=seed)
         largest.append(_largest_separable(X, y, n_classes) / dimension)
     mean = Average.of(largest)
+    # The middle of a bracket is off by its width over √12, independently for each instance.
+    bisection_error = SHARE_BISECTED / math.sqrt(12 * instances)
     row = figure_row(
         "erm",
         "cross-entropy",
         n_classes=n_classes,
         noise_variance=variance,
         alpha=mean.mean,
-        alpha_standard_error=mean.standard_error,
+        alpha_standard_error=math.hypot(mean.standard_error, bisection_error),
         dimension=dimension,
         instances=instances,
     )
@@ -245,7 +248,7 @@ def separable_share_rows(
 def _largest_separable(X: Array, y: Labels, n_classes: int) -> float:
     """Return how many of the first samples can be separated: doubled, then bisected.
 
-    It is the middle of the last bracket, whose width spreads the instances.
+    It is the middle of the last bracket.
     """
 
     def separable(n: int) -> bool:
@@ -255,7 +258,9 @@ def _largest_separable(X: Array, y: Labels, n_classes: int) -> float:
     n_samples, dimension = X.shape
     low = dimension
     high = 2 * dimension
-    while high < n_samples and separable(high):
+    while separable(high):
+        if high == n_samples:
+            raise ComputationFailed(f"all {n_samples} drawn samples can be separated: draw more")
         low = high
         high = min(2 * high, n_samples)
     while high - low > max(1, SHARE_BISECTED * dimension):
