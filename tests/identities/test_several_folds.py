@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from polyceptron import Perceptron, Teacher
+from polyceptron.problem.priors import FinitePrior, GaussianPrior, Prior, Tilted
 from polyceptron.questions.landscape import landscape
 from polyceptron.questions.plan import plan
 from polyceptron.rows import Status
@@ -169,6 +171,60 @@ def test_many_classes_say_where_states_may_be_overlooked() -> None:
     assert points["optimal"] is Status.INCONSISTENT
     assert points["amp"] is Status.OK
     assert fixed_points(teacher, 2.5 * below)[0].status is Status.OK
+
+
+@pytest.mark.parametrize("features", ["isotropic", "levels:4x0.5,0.1x0.5"])
+@pytest.mark.parametrize("prior_name", ["sparse-gaussian:0.02", "laplace"])
+def test_grids_of_continuous_priors_rise_and_have_no_folds(prior_name, features) -> None:
+    """Stages follow one another, whatever the ratios of q̂ at the ends of their panels."""
+    teacher = Teacher(2, prior_name, features=features)
+    curve = curve_of(teacher)
+    for far in range(len(curve.weights.rows.ends) + 1):
+        grid = curve.grid(far)
+        assert np.diff(grid.q_hat).min() > 0
+        assert np.diff(grid.alpha).min() > 0
+        assert len(curve.branches(far)) == 1
+        beside_the_end = min(0.99 * float(grid.alpha[-1]), 1e8)
+        assert {p.status for p in fixed_points(teacher, beside_the_end)} == {Status.OK}
+
+
+@dataclass(frozen=True)
+class NarrowPeaks(Prior):
+    """Values of a finite prior, each of them widened by the same Gaussian."""
+
+    width: float = 1e-4
+    name: str = "narrow-peaks"
+    extent: float = 4.0
+
+    @property
+    def peaks(self) -> FinitePrior:
+        values, p = standardised((-1, 0, 1.03), (0.3, 0.43, 0.27))
+        scale = math.sqrt(1 - self.width**2)
+        return FinitePrior(tuple(scale * values), tuple(p), "peaks")
+
+    def sample(self, rng, size):
+        return self.peaks.sample(rng, size) + self.width * rng.standard_normal(size)
+
+    def tilted(self, b, precision):
+        b, precision = np.broadcast_arrays(np.asarray(b, float), np.asarray(precision, float))
+        # A Gaussian around each value: the peaks see b/(1 + Λσ²) and Λ/(1 + Λσ²).
+        shrink = 1 / (1 + precision * self.width**2)
+        variance = shrink * self.width**2
+        around = self.peaks.tilted(b * shrink, precision * shrink)
+        own = GaussianPrior().tilted(b * self.width, precision * self.width**2).log_g
+        mean = shrink * around.mean + b * variance
+        return Tilted(around.log_g + own, mean, shrink**2 * around.variance + variance)
+
+
+def test_narrow_peaks_of_a_density_are_not_passed_over() -> None:
+    """Told apart at q̂ of 2e4, they have folds of a finite prior, which the first panels miss."""
+    finite = all_jumps(Teacher(2, prior((-1, 0, 1.03), (0.3, 0.43, 0.27))))
+    assert finite.amp[-1].alpha > 50
+    teacher = Teacher(2, NarrowPeaks())
+    found = all_jumps(teacher)
+    assert found.amp[0].alpha == pytest.approx(finite.amp[0].alpha, rel=1e-4)
+    assert found.status is Status.INCONSISTENT
+    assert fixed_points(teacher, 30.0)[0].status is Status.INCONSISTENT
 
 
 def test_an_overlooked_scale_is_noticed(monkeypatch) -> None:

@@ -8,6 +8,9 @@ The panels are built when first needed, one after the other, in a coordinate x o
                   q̂ = 1e8 as q̂v₁ = A + B/√q̂; above three classes what one class leaves is exact,
                   and only the ratio to it is sampled                          (`LogCoordinate`)
 
+Narrow peaks of a density are told apart one scale after the other. In between v₁ stays where it is,
+and later it falls faster than 1/q̂: the first stage of panels ends where it falls as 1/q̂.
+
 Where rows are sampled, or the prior is continuous, the first panel is that of ln v₁ over what it
 vanishes with at q̂ = 0, v₁ = 1 − q̂ + …, so that its error vanishes too.
 
@@ -16,7 +19,7 @@ Column 0 is the mean over replicates, columns 1 to R the replicates themselves.
 
 import math
 import threading
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +38,7 @@ from polyceptron.sides.weights.row_differences import (
     row_entropy,
     row_spacing,
 )
-from polyceptron.sides.weights.row_rule import row_rule
+from polyceptron.sides.weights.row_rule import effort, row_rule
 from polyceptron.sides.weights.sign_table import EDGES, is_sign
 
 Index = NDArray[np.int64]
@@ -45,6 +48,12 @@ LARGEST_Q_HAT_OF_PANELS = 1e8
 # Width in x of the panels of a continuous prior; its curve is always built but for the last four.
 WIDTH_OF_LOG_PANELS = 2.4
 N_STAGES_OF_LOG_PANELS = 5
+# How far −d ln v₁/d ln q̂ may be from 1 where all scales of a continuous prior are told apart:
+# 0.02 for sparse weights, and 1 between two scales (test_several_folds.py).
+LARGEST_CHANGE_OF_STEEPNESS = 0.25
+# Relative error of v₁ of a continuous prior up to there, above which rises and falls of α may be
+# the rule's own: 1e-4 for sparse weights, more than 1 between narrow peaks.
+LARGEST_ERROR_OF_A_SCALE = 0.01
 # √q̂ times the range of values, up to which rows are sampled: the cost of a sum is as its square.
 LARGEST_SAMPLED_FIELD = 100.0
 # v₁ at which the panels of a finite prior end, up to three classes and above.
@@ -132,10 +141,6 @@ class PanelRows:
         R, or 0 where the rule is not sampled.
     edges : list of float
         Ends of the panels, in x.
-    ends : list of float
-        q̂ at the end of the last stages of panels.
-    resolved : bool
-        Whether the panels reach to where all rows are told apart.
     """
 
     def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
@@ -151,35 +156,76 @@ class PanelRows:
         self.start: AnyArray = np.zeros(1)  # ψ at the end of the last panel
         self._building = threading.RLock()  # panels follow one another
         self.unit = _radius_of_series(teacher)
-        self.resolved = True
         self.coordinate: RootCoordinate | LogCoordinate
         if self.finite:
             self.coordinate = RootCoordinate(self.unit)
             self.edges = self._edges_of_finite_prior()
-            stages = self.edges[-1:]
         else:
             self.coordinate = LogCoordinate(self.unit)
             last = math.log1p(LARGEST_Q_HAT_OF_PANELS / self.unit)
             n_panels = math.ceil(last / WIDTH_OF_LOG_PANELS)
             self.edges = np.linspace(0.0, last, n_panels + 1).tolist()
-            stages = self.edges[-N_STAGES_OF_LOG_PANELS:]
-        self.ends = (JUST_INSIDE * self.coordinate.q_hat(np.array(stages))).tolist()
+
+    @cached_property
+    def ends(self) -> list[float]:
+        """q̂ at the ends of the last stages of panels; by the first, all rows are told apart."""
+        stages = self.edges[-N_STAGES_OF_LOG_PANELS:]
+        if self.finite:
+            stages = self.edges[-1:]
+        ends = (JUST_INSIDE * self.coordinate.q_hat(np.array(stages))).tolist()
+        while len(ends) > 1 and not self._on_first_level._falls_as_inverse(ends[0]):
+            del ends[0]
+        return ends
+
+    @cached_property
+    def resolved(self) -> bool:
+        """Whether the panels reach to where all rows are told apart."""
+        if self.finite:
+            return not self.rule.sampled or self._reach_of_rows() <= self._reach_of_samples()
+        table = self._on_first_level
+        end = table.ends[0]
+        if not table._falls_as_inverse(end):
+            return False
+        return float(table.error(np.geomspace(self.unit, end)).max()) < LARGEST_ERROR_OF_A_SCALE
+
+    @property
+    def _on_first_level(self) -> "PanelRows":
+        """The table at the first level of effort, which decides where the stages end."""
+        first_level = effort(self.teacher).first
+        if self.log2_points == first_level:
+            return self
+        table = row_table(self.teacher, first_level)
+        assert isinstance(table, PanelRows)
+        return table
+
+    def _falls_as_inverse(self, q_hat: float) -> bool:
+        """Say whether v₁ of a continuous prior falls as 1/q̂ at q̂, which builds its panels."""
+        ratio = 1.5
+        v, _ = self(np.array([q_hat / ratio, q_hat]), np.zeros(2, dtype=np.int64))
+        steepness = math.log(v[0] / v[1]) / math.log(ratio)
+        return abs(steepness - 1) < LARGEST_CHANGE_OF_STEEPNESS
+
+    def _reach_of_rows(self) -> float:
+        """Return the √q̂ at which v ~ exp(−q̂δ²/8) of a finite prior is negligible."""
+        negligible = NEGLIGIBLE_VARIANCE_OF_MANY_CLASSES
+        if self.teacher.n_classes <= 3:
+            negligible = NEGLIGIBLE_VARIANCE
+        return math.sqrt(8 * math.log(1 / negligible)) / row_spacing(self.teacher)
+
+    def _reach_of_samples(self) -> float:
+        """Return the √q̂ up to which rows of a finite prior are sampled."""
+        values = point_rows.support_of(self.teacher.prior)[0]
+        return LARGEST_SAMPLED_FIELD / float(np.ptp(values))
 
     def _edges_of_finite_prior(self) -> list[float]:
         """Return the ends of the panels, up to √q̂ at which v ~ exp(−q̂δ²/8) is negligible."""
         teacher = self.teacher
-        negligible = NEGLIGIBLE_VARIANCE_OF_MANY_CLASSES
-        if teacher.n_classes <= 3:
-            negligible = NEGLIGIBLE_VARIANCE
-        falls = math.sqrt(8 * math.log(1 / negligible))
-        reach = falls / row_spacing(teacher)
-        if self.rule.sampled:
-            values = point_rows.support_of(teacher.prior)[0]
-            most = LARGEST_SAMPLED_FIELD / float(np.ptp(values))
-            self.resolved = reach <= most
-            reach = min(reach, most)
         if teacher.n_classes > 3 and is_sign(teacher.prior):
             return list(EDGES)
+        reach = self._reach_of_rows()
+        falls = reach * row_spacing(teacher)
+        if self.rule.sampled:
+            reach = min(reach, self._reach_of_samples())
         width = falls / float(changes_of_one_class(teacher).max()) / 5
         edges = [0.0, width / 2 if self.divided else width]
         while edges[-1] < JUST_INSIDE * reach:

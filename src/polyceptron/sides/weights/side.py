@@ -137,13 +137,12 @@ class PriorSide:
         From `far` = 1 on, panel by panel, every row has told nearly all and α rises for good.
         """
         strongest = float(self.power.max())
-        weakest = float(self.power.min())
         if far:
-            yield self._far_stage(far, weakest)
+            yield self._far_stage(far)
             return
         first = VARIES_AS_POWERS / strongest
         yield np.geomspace(SMALLEST, first, N_POINTS_OF_SMALL_Q_HAT)
-        tail = self.rows.ends[0] / weakest
+        tail = self._ends_of_stages()[0]
         if not self.flat:
             yield from self._mixed_stages(first, tail)
         elif self.teacher.prior.support is None:
@@ -153,12 +152,18 @@ class PriorSide:
                 start = max(low, math.sqrt(first))
                 yield np.linspace(start, high, N_POINTS_OF_A_PANEL)[1:] ** 2
 
-    def _far_stage(self, far: int, weakest: float) -> AnyArray:
+    def _far_stage(self, far: int) -> AnyArray:
         """Return the q̂ of a panel where every row has told nearly all."""
-        ends = (*self.rows.ends, LARGEST)
-        low = min(ends[far - 1] / weakest, LARGEST)
-        high = min(ends[far] / weakest, LARGEST)
-        return np.geomspace(min(low, 0.1 * high), high, N_POINTS_OF_A_STAGE)[1:]
+        low, high = self._ends_of_stages()[far - 1 : far + 1]
+        return np.geomspace(low, high, N_POINTS_OF_A_STAGE)[1:]
+
+    def _ends_of_stages(self) -> list[float]:
+        """Return the q̂, in rising order, at which the first stages end and each panel after."""
+        weakest = float(self.power.min())
+        ends = [self.rows.ends[0] / weakest]
+        for end in (*self.rows.ends[1:], LARGEST):
+            ends.append(max(min(end / weakest, LARGEST), 10 * ends[-1]))
+        return ends
 
     def _mixed_stages(self, first: float, tail: float) -> Iterator[AnyArray]:
         """Yield q̂ from `first` to `tail`, where rows of many strengths are resolved in turn."""
