@@ -230,19 +230,27 @@ def separable_share_rows(
         X, y, _ = teacher.sample(MOST_PER_DIMENSION * dimension, dimension, seed=seed)
         largest.append(_largest_separable(X, y, n_classes) / dimension)
     mean = Average.of(largest)
-    # The middle of a bracket is off by its width over √12, independently for each instance.
-    bisection_error = SHARE_BISECTED / math.sqrt(12 * instances)
     row = figure_row(
         "erm",
         "cross-entropy",
         n_classes=n_classes,
         noise_variance=variance,
         alpha=mean.mean,
-        alpha_standard_error=math.hypot(mean.standard_error, bisection_error),
+        alpha_standard_error=_with_bisection(mean.standard_error, instances),
         dimension=dimension,
         instances=instances,
     )
     return [row]
+
+
+def _with_bisection(standard_error: float | None, instances: int) -> float | None:
+    """Return the standard error of a mean over instances, whose numbers are middles of brackets.
+
+    The middle of a bracket is off by its width over √12, independently for each instance.
+    """
+    if standard_error is None:
+        return None
+    return math.hypot(standard_error, SHARE_BISECTED / math.sqrt(12 * instances))
 
 
 def _largest_separable(X: Array, y: Labels, n_classes: int) -> float:
