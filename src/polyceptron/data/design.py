@@ -543,6 +543,10 @@ class Design(ABC):
     def column_squares(self) -> Array:
         """Σ_μ x_jμ²/d of every feature, (d,)."""
         self.count(self.dtype)
+        return self._make_column_squares()
+
+    def _make_column_squares(self) -> Array:
+        """Return the sums of squares of all features, (d,)."""
         return self.back_squared(np.ones((1, self.n_samples)))[0]
 
     @cached_property

@@ -129,6 +129,12 @@ class ArrayDesign(designs.Design):
             return np.asarray(X.T @ X) * self.scale**2
         return np.asarray(X @ X.T) * self.scale**2
 
+    def _make_column_squares(self) -> Array:
+        """Return Σ_μ x_jμ²/d of every feature, (d,), without a copy of X² where X is of doubles."""
+        if self.dtype != np.float64:
+            return super()._make_column_squares()
+        return np.einsum("ij,ij->j", self._X, self._X) * self.scale**2
+
     def _in(self, dtype: DTypeLike) -> AnyArray:
         """Return X in this precision; doubles of a single-precision X are made part by part."""
         if dtype == np.float32 and self.dtype != np.float32:

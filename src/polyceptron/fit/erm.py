@@ -34,6 +34,7 @@ from polyceptron.fit.solvers.hinges import fit_by_multipliers
 from polyceptron.fit.solvers.intercept import Intercept, with_intercept
 from polyceptron.fit.solvers.least_squares import fit_least_squares
 from polyceptron.fit.solvers.many_classes import fit_softmax
+from polyceptron.fit.solvers.newton_fits import fit_newton
 from polyceptron.fit.solvers.proximal import fit_penalised
 from polyceptron.numerics import Array
 from polyceptron.problem.losses import Loss, as_loss
@@ -380,7 +381,7 @@ SOLVERS: dict[str, Solver] = {
     "least-squares": fit_least_squares,
     "max-margin": _fit_max_margin,
     "dual": fit_by_multipliers,
-    "newton": erm_fit.fit_newton,
+    "newton": fit_newton,
 }
 """What a loss may name as its solver: one certified fit per λ, in the order given."""
 

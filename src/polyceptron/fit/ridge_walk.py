@@ -18,9 +18,9 @@ from polyceptron.data.design import Design
 from polyceptron.fit.held_out_problem import HeldOutProblem
 from polyceptron.fit.solvers import newton, newton_step
 from polyceptron.fit.solvers.erm_fit import through_nearest
+from polyceptron.fit.solvers.logistic_objective import OBJECTIVES
 from polyceptron.fit.solvers.many_classes import FEWEST_CLASSES
 from polyceptron.fit.solvers.objectives import Evaluation, LossObjective, Objective
-from polyceptron.fit.solvers.softmax_objective import OBJECTIVES
 from polyceptron.numerics import AnyArray, Array
 
 # Whether a walk may end at a step from fields to fields (L, r, n), given whether its gain is small.

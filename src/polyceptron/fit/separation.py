@@ -48,6 +48,7 @@ from polyceptron.data.stored_designs import scaled
 from polyceptron.fit.solvers.erm_fit import ERMFit, Separation, fit_at
 from polyceptron.fit.solvers.hard_margin import NotSeparable, separate
 from polyceptron.fit.solvers.intercept import size_of
+from polyceptron.fit.solvers.logistic_objective import softmax_objective
 from polyceptron.fit.solvers.newton import NewtonMinimum, newton_minimise
 from polyceptron.fit.solvers.newton_step import sample_matrices, whole_hessian
 from polyceptron.fit.solvers.softmax_objective import SoftmaxObjective
@@ -357,7 +358,7 @@ class _LikelihoodSearch:
         k = samples.n_classes
         self.samples = samples
         self.tol = tol
-        self.objective = SoftmaxObjective(samples.y, k, samples.weights)
+        self.objective = softmax_objective(samples.y, k, samples.weights)
         self.U: Array = np.zeros((k - 1, design.dimension))
         if start is not None:
             self.U = (start @ self.objective.basis).T

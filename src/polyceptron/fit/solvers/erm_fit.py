@@ -1,30 +1,18 @@
-"""What a fit returns; and fits by Newton's method, min_W Σ_μ ℓ(z_μ, y_μ) + (λ/2)‖W‖²_F, λ > 0.
-
-All λ advance together, as many as memory holds, from the largest on: from zero or the given start,
-those that follow from the last fit. A checkpoint keeps the weights of every λ begun.
-"""
+"""What a fit returns, Ŵ with its certificate, and how it is brought to the units of the data."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from polyceptron.data.checks import Samples, Units
 from polyceptron.display import ShortDisplay
-from polyceptron.errors import InvalidInput
 from polyceptron.fit.solvers.intercept import Intercept
-from polyceptron.fit.solvers.newton import newton_minimise
-from polyceptron.fit.solvers.objectives import LossObjective, Objective
 from polyceptron.fit.solvers.rounding import EPS
 from polyceptron.numerics import AnyArray, Array
-from polyceptron.problem.losses import Loss
 from polyceptron.rows import Status
-
-_MEMORY = 8_000_000  # numbers of all λ of a wave held at once
-_MAX_ITER = 100
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,17 +37,23 @@ class Separation(ShortDisplay):
     @property
     def separable(self) -> bool | None:
         """None where that was not decided."""
-        return None if self.kind == "undecided" else bool(self)
+        if self.kind == "undecided":
+            return None
+        return bool(self)
 
     @property
     def weights(self) -> Array | None:
         """The direction, where it separates."""
-        return self.direction if self else None
+        if self:
+            return self.direction
+        return None
 
     @property
     def least_norm(self) -> float:
-        """Of weights with all margins at least 1."""
-        return 1 / self.residual if self.residual else math.inf
+        """A norm below which no weights have all margins at least 1."""
+        if self.residual == 0:
+            return math.inf
+        return 1 / self.residual
 
     def _facts(self) -> dict[str, Any]:
         facts = super()._facts() | {"least_norm": self.least_norm}
@@ -97,10 +91,10 @@ class ERMFit(ShortDisplay):
     loss: str
     separability: Separation | None = None
     penalty: str | None = None  # in place of the ridge
-    intercepts: Array = None  # type: ignore[assignment]  # zeros unless given
+    intercepts: Array = field(default_factory=lambda: np.zeros(0))  # (k,) zeros unless given
 
     def __post_init__(self) -> None:
-        if self.intercepts is None:
+        if self.intercepts.size == 0:
             object.__setattr__(self, "intercepts", np.zeros(self.weights.shape[1]))
 
     def _facts(self) -> dict[str, Any]:
@@ -118,34 +112,48 @@ class ERMFit(ShortDisplay):
 def in_given_units(
     fit: ERMFit, units: Units, ridge: float, intercept: Intercept | None = None
 ) -> ERMFit:
-    """The fit of data in their units as that of the data given, at the ridge given if any."""
-    ridge = ridge if fit.ridge > 0 else 0.0
+    """Return the fit of data in `units` as that of the data given, at the ridge given if any."""
+    if fit.ridge == 0:
+        ridge = 0.0
     shrink = units.ridge(ridge)[1]
-    proof, p = fit.separability, units.p
-    weights, offset, reach = fit.weights, fit.intercepts, -p - shrink
+    if intercept is None and units == Units() and not shrink:
+        return fit
+    weights = fit.weights
+    offset = fit.intercepts
+    reach = -units.p - shrink  # of the distance to the minimiser
     if intercept is not None:
         inner, offset = intercept.split(fit.weights.T)
         if shrink:
             offset = offset + (inner - np.ldexp(inner, -shrink)) @ intercept.mean
-        weights, reach = inner.T.copy(), max(-p, 0)  # intercepts have no unit
-        if proof is not None and proof.direction is not None:
-            held, shift = intercept.split(proof.direction.T)
-            proof = replace(proof, direction=held.T.copy(), intercepts=shift)
-    elif units == Units() and not shrink:
-        return fit
+        weights = inner.T.copy()
+        reach = max(-units.p, 0)  # intercepts have no unit
     bound = float(np.ldexp(fit.distance_bound, reach))
-    if proof is not None:
-        direction = None if proof.direction is None else np.ldexp(proof.direction, -p)
-        proof = replace(proof, direction=direction, residual=float(np.ldexp(proof.residual, p)))
     return replace(
         fit,
-        weights=np.ldexp(weights, -p - shrink),
+        weights=np.ldexp(weights, -units.p - shrink),
         intercepts=offset,
         distance_bound=bound + 4 * EPS * float(np.linalg.norm(offset)),
-        gradient_norm=float(np.ldexp(fit.gradient_norm, p + units.q)),
+        gradient_norm=float(np.ldexp(fit.gradient_norm, units.p + units.q)),
         ridge=ridge,
-        separability=proof,
+        separability=_proof_in_given_units(fit.separability, units, intercept),
     )
+
+
+def _proof_in_given_units(
+    proof: Separation | None, units: Units, intercept: Intercept | None
+) -> Separation | None:
+    """Return the proof of separability for the data given."""
+    if proof is None:
+        return None
+    direction = proof.direction
+    intercepts = proof.intercepts
+    if direction is not None:
+        if intercept is not None:
+            inner, intercepts = intercept.split(direction.T)
+            direction = inner.T.copy()
+        direction = np.ldexp(direction, -units.p)
+    residual = float(np.ldexp(proof.residual, units.p))
+    return replace(proof, direction=direction, intercepts=intercepts, residual=residual)
 
 
 def fit_at(
@@ -159,105 +167,40 @@ def fit_at(
     status: Status,
     **more: Any,
 ) -> ERMFit:
-    """The fit of weights (d, k) with their fields (k, n), the sum of the losses, and the bound."""
+    """Return the fit of weights (d, k) with their fields (k, n), Σℓ at them, and the bound."""
+    training_error = math.nan
+    if not np.isnan(fields).any():
+        training_error = samples.error_rate(fields)
+    rounding_of_weights = 4 * EPS * float(np.linalg.norm(weights))
     return ERMFit(
         weights=weights,
         ridge=ridge,
         loss=loss,
         status=status,
-        distance_bound=bound + 4 * EPS * float(np.linalg.norm(weights)),  # of the weights' rounding
+        distance_bound=bound + rounding_of_weights,
         training_loss=value / samples.total,
-        training_error=math.nan if np.isnan(fields).any() else samples.error_rate(fields),
+        training_error=training_error,
         **more,
     )
 
 
 def stopped(fit: ERMFit) -> ERMFit:
-    """The fit as one that was interrupted: nothing is known of its distance to the minimiser."""
+    """Return the fit as one that was interrupted: its distance to the minimiser is unknown."""
     return replace(fit, status=Status.INTERRUPTED, gradient_norm=math.nan, distance_bound=math.inf)
 
 
 def stopped_at(weights: Array, ridge: float, loss: str) -> ERMFit:
-    """Weights (d, k) of which nothing is known."""
+    """Return a fit of weights (d, k) of which nothing is known."""
     nan = math.nan
     return ERMFit(weights, nan, math.inf, 0, 0.0, nan, nan, Status.INTERRUPTED, ridge, loss)
 
 
-def fit_newton(
-    samples: Samples,
-    loss: Loss,
-    ridges: Sequence[float],
-    tol: float,
-    start: Array | None,
-    objective: Objective | None = None,
-) -> list[ERMFit]:
-    """One fit at each λ > 0, to relative distance `tol`; `start` (d, k)."""
-    if 0 in ridges:
-        raise InvalidInput(
-            f"the loss {loss.name!r} is its own limit of ridge 0, and Newton's method needs a "
-            "ridge above 0"
-        )
-    design, y, k = samples
-    objective = objective or LossObjective(loss, y, k, samples.weights)
-    basis, checkpoint = objective.basis, design.watch.checkpoint
-    ordered = sorted(set(ridges), reverse=True)
-    kept, done = checkpoint.load() or {}, dict[float, ERMFit]()
-
-    def keep(block: list[float], U: Array, now: bool = False) -> None:
-        """Save the weights of this block of ridges beside those of earlier blocks."""
-
-        def state() -> dict[str, Array]:
-            """Return the weights (d, k) of each ridge that is solved or begun."""
-            kept.update({str(r): W.T @ basis.T for r, W in zip(block, U, strict=True)})
-            return kept
-
-        checkpoint.save(state, now=now)
-
-    size = max(1, _MEMORY // objective.numbers)
-    for block in (ordered[i : i + size] for i in range(0, len(ordered), size)):
-        begin = np.zeros((len(block), basis.shape[1], design.dimension))
-        for U, r in zip(begin, block, strict=True):
-            if (found := kept.get(str(r), start)) is not None:
-                U[:] = (found @ basis).T
-        before = design.passes
-        minimum = newton_minimise(
-            design,
-            objective,
-            np.array(block),
-            begin,
-            target=tol,
-            max_iter=_MAX_ITER,
-            keep=partial(keep, block),
-            intercept=samples.intercept,
-        )
-        keep(block, minimum.U, now=True)
-        for i, ridge in enumerate(block):
-            n_iter = int(minimum.n_iter[i])
-            late = Status.TOLERANCE_NOT_MET if n_iter < _MAX_ITER else Status.NOT_CONVERGED
-            fit = fit_at(
-                samples,
-                loss.name,
-                ridge,
-                minimum.U[i].T @ basis.T,
-                basis @ minimum.Z[i],
-                float(minimum.evaluation.value[i]),
-                float(minimum.distance[i]),
-                Status.OK if minimum.converged[i] else late,
-                n_iter=n_iter,
-                gradient_norm=float(minimum.gradient_norm[i]),
-                matrix_passes=(design.passes - before) / len(block),
-            )
-            done[ridge] = stopped(fit) if minimum.interrupted else fit
-        start = fit.weights
-        if minimum.interrupted:
-            return [done.get(r) or stopped_at(0 * fit.weights, r, loss.name) for r in ridges]
-    return [done[ridge] for ridge in ridges]
-
-
 def through_nearest(points: Sequence[tuple[float, AnyArray]], t: float, count: int) -> AnyArray:
-    """At t, the polynomial through the `count` points (t, array) that are nearest."""
-    near = sorted(points, key=lambda point: abs(point[0] - t))[:count]
-    out = np.zeros_like(near[0][1])
-    for i, (node, array) in enumerate(near):
-        out += math.prod((t - o) / (node - o) for j, (o, _) in enumerate(near) if j != i) * array
+    """Return the polynomial through the `count` points (t, array) that are nearest, at t."""
+    nearest = sorted(points, key=lambda point: abs(point[0] - t))[:count]
+    nodes = [node for node, _ in nearest]
+    out = np.zeros_like(nearest[0][1])
+    for i, (node, array) in enumerate(nearest):
+        others = nodes[:i] + nodes[i + 1 :]
+        out += math.prod((t - other) / (node - other) for other in others) * array
     return out

@@ -27,8 +27,9 @@ import scipy.linalg
 from polyceptron.data.checks import Samples
 from polyceptron.data.design import Design, weights_or_ones
 from polyceptron.data.stored_designs import BlockwiseDesign, ScaleRows
-from polyceptron.fit.solvers.erm_fit import ERMFit, fit_at, fit_newton, stopped, stopped_at
+from polyceptron.fit.solvers.erm_fit import ERMFit, fit_at, stopped, stopped_at
 from polyceptron.fit.solvers.intercept import certificate, without_column
+from polyceptron.fit.solvers.newton_fits import fit_newton
 from polyceptron.fit.solvers.objectives import lengths, norms
 from polyceptron.fit.solvers.rounding import EPS, sum_rounding
 from polyceptron.numerics import AnyArray, Array

@@ -40,6 +40,8 @@ from polyceptron.data.design import Inner, weights_or_ones
 from polyceptron.fit.solvers import erm_fit
 from polyceptron.fit.solvers.erm_fit import ERMFit
 from polyceptron.fit.solvers.intercept import certificate, pulls_of, size_of
+from polyceptron.fit.solvers.logistic_objective import softmax_objective
+from polyceptron.fit.solvers.newton_fits import fit_newton
 from polyceptron.fit.solvers.newton_step import by_feature, dots, solve_newton
 from polyceptron.fit.solvers.objectives import Curvature, Evaluation, lengths
 from polyceptron.fit.solvers.rounding import EPS, roundings
@@ -78,9 +80,9 @@ def fit_softmax(
 ) -> list[ERMFit]:
     """Return one fit at each λ > 0, to relative distance `tol`, from weights `start` (d, k)."""
     design = samples.design
-    objective = SoftmaxObjective(samples.y, samples.n_classes, samples.weights)
+    objective = softmax_objective(samples.y, samples.n_classes, samples.weights)
     if not _serves(samples, ridges):
-        return erm_fit.fit_newton(samples, loss, ridges, tol, start, objective)
+        return fit_newton(samples, loss, ridges, tol, start, objective)
     solver = _ManyClasses(samples)
     kept = design.watch.checkpoint.load() or {}
     done: dict[float, ERMFit] = {}
@@ -93,7 +95,7 @@ def fit_softmax(
         if fit.status == Status.INTERRUPTED:
             break
         if fit.status != Status.OK:  # all in double precision
-            (again,) = erm_fit.fit_newton(samples, loss, [ridge], tol, fit.weights, objective)
+            (again,) = fit_newton(samples, loss, [ridge], tol, fit.weights, objective)
             done[ridge] = again
     return [done.get(r) or erm_fit.stopped_at(0 * fit.weights, r, loss.name) for r in ridges]
 

@@ -1,17 +1,19 @@
 """Newton's method: min_U Σ_μ ℓ(z_μ) + (λ/2)‖U‖², z = XU/√d, for many λ side by side.
 
-Each direction (`newton_step`) is solved for to a loose tolerance; gradient and line search are in
-double precision, so that the steps act as iterative refinement and the answer has double-precision
-accuracy. What rounding does to the gradient counts against the goal (`rounding`). Arrays of weights
-are (L, r, d): L values of λ, r coordinates of the fields, d features. The λ do not mix, but share
-every read of X, which is what the time goes into, and drop out as they reach their goal. A line
-search costs no pass over X.
+One problem alone begins with a descent in single precision (`single_descent`), where that is
+quicker. Each direction (`newton_step`) is solved for to a loose tolerance; gradient and line search
+are in double precision, so that the steps act as iterative refinement and the answer has
+double-precision accuracy. What rounding does to the gradient counts against the goal (`rounding`).
+Arrays of weights are (L, r, d): L values of λ, r coordinates of the fields, d features. The λ do
+not mix, but share every read of X, which is what the time goes into, and drop out as they reach
+their goal. A line search costs no pass over X.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +21,16 @@ from numpy.typing import NDArray
 from polyceptron.data.checks import Labels
 from polyceptron.data.design import Design
 from polyceptron.fit.solvers.intercept import Intercept, certificate, pulls_of, size_of
-from polyceptron.fit.solvers.newton_step import Mask, by_feature, directions, dots, solve_whole
+from polyceptron.fit.solvers.newton_step import (
+    Mask,
+    by_feature,
+    directions,
+    dots,
+    solve_whole,
+    whole_is_quicker,
+)
 from polyceptron.fit.solvers.objectives import Evaluation, Objective, lengths, norms
+from polyceptron.fit.solvers.single_descent import SingleDescent, single_descent_serves
 from polyceptron.numerics import Array
 
 Direction = Callable[[Evaluation, Array], Array]
@@ -38,6 +48,8 @@ STEPS_OF_LATER_DESCENTS = 4
 ARMIJO_SHARE = 1e-4  # of the fall that the slope promises
 MOST_HALVINGS = 40
 ROUNDINGS_OF_A_VALUE = 4.0  # in units of eps, below which a change of the objective says nothing
+# Share of the target at which a descent in single precision may end.
+SHARE_OF_TARGET_IN_SINGLE = 0.3
 # A goal is at least this share of the rounding of the gradient.
 LEAST_GOAL = 0.05
 
@@ -209,6 +221,14 @@ def distances(
     return rounding, distance, enough
 
 
+class Slopes(NamedTuple):
+    """Gradients (m, r, d) of m problems, their norms (m,), and the norms to reach (m,)."""
+
+    gradients: Array
+    norms: Array
+    goals: Array
+
+
 @dataclass
 class _Descent:
     """The problems that have not reached their goal, in one descent.
@@ -298,13 +318,15 @@ class _Newton:
     def minimum(self) -> NewtonMinimum:
         """Return the minima, by descents that are each followed by fresh fields."""
         every = np.arange(len(self.U))
+        if self.begins_in_single():
+            self.descend_in_single()
         for descent in range(MOST_DESCENTS + 1):
             here = self.objective.evaluate(self.Z)
             G, norm, goal = self.gradient(here, every)
             todo = np.flatnonzero((norm > goal) & (self.n_iter < self.limit))
             if todo.size == 0 or descent == MOST_DESCENTS:
                 break
-            self.descend(todo)
+            self.descend(todo, here.take(todo), Slopes(G[todo], norm[todo], goal[todo]))
             self.limit = np.minimum(self.n_iter + STEPS_OF_LATER_DESCENTS, self.max_iter)
             self.Z = self.design.fields(self.U)
         rounding, distance, enough = self.certificate(every, here, G)
@@ -315,6 +337,31 @@ class _Newton:
         if converged.all() or self.max_iter == 0:
             return found
         return self.zero_where_minimal(found)
+
+    def begins_in_single(self) -> bool:
+        """Return whether one large problem begins at zero, without a closed form of its steps."""
+        if self.direct is not None or len(self.U) > 1 or self.max_iter == 0 or self.U.any():
+            return False
+        if whole_is_quicker(self.design, self.U):
+            return False
+        return single_descent_serves(self.design, self.objective)
+
+    def descend_in_single(self) -> None:
+        """Take steps of L-BFGS in single precision, in place."""
+        pulls = pulls_of(self.intercept, self.ridges)
+        share = SHARE_OF_TARGET_IN_SINGLE * self.target
+        descent = SingleDescent(self.design, self.objective, pulls, share)
+        self.first = np.array(descent.norms[:1])
+        only = np.zeros(1, np.int64)
+        while descent.goes_on and self.n_iter[0] < self.limit[0]:
+            self.tell(descent.here, np.array(descent.norms[-1:]), only)
+            descent.step()
+            self.n_iter += 1
+            self.U[:] = descent.U
+            self.Z[:] = descent.Z
+            if self.keep is not None:
+                self.keep(self.U)
+        self.Z = self.design.fields(self.U)
 
     def interrupted(self) -> NewtonMinimum:
         """Return the points where a descent was interrupted, of which nothing is certified."""
@@ -359,18 +406,21 @@ class _Newton:
             evaluation=found.evaluation.replace(chosen, zero.evaluation.take(chosen)),
         )
 
-    def descend(self, chosen: Labels) -> None:
-        """Take Newton steps in place, each problem until its goal, its patience or its limit."""
+    def descend(self, chosen: Labels, here: Evaluation, slopes: Slopes) -> None:
+        """Take Newton steps in place, each problem until its goal, its patience or its limit.
+
+        The problems `chosen` (m,) begin at their weights, with the evaluation and slopes there.
+        """
         descent = _Descent(
             index=chosen,
-            here=self.objective.evaluate(self.Z[chosen]),
+            here=here,
             first=self.first[chosen],
             previous=np.full(chosen.size, np.inf),
             n_stalled=np.zeros(chosen.size, np.int64),
             double=np.full(chosen.size, not self.design.single_is_quicker),
         )
         while True:
-            G, norm, goal = self.gradient(descent.here, descent.index)
+            G, norm, goal = slopes
             self.tell(descent.here, norm, descent.index)
             descent.note_slow_steps(norm)
             going = (norm > goal) & np.isfinite(norm)
@@ -382,6 +432,7 @@ class _Newton:
             self.step(descent, G[going], norm[going], goal[going])
             if self.keep is not None:
                 self.keep(self.U)
+            slopes = self.gradient(descent.here, descent.index)
 
     def step(self, descent: _Descent, G: Array, norm: Array, goal: Array) -> None:
         """Take one Newton step of the problems of a descent."""
@@ -417,8 +468,8 @@ class _Newton:
             self.design, self.objective, descent.here, ridges, G, left, descent.double
         )
 
-    def gradient(self, here: Evaluation, index: Labels) -> tuple[Array, Array, Array]:
-        """Return gradients (m, r, d), their norms (m,), and the norms to reach (m,).
+    def gradient(self, here: Evaluation, index: Labels) -> Slopes:
+        """Return the gradients of some problems (m,), their norms, and the norms to reach.
 
         Rounding is taken off the norms to reach. The certificate is asked for only where a gradient
         seems small enough.
@@ -432,7 +483,7 @@ class _Newton:
         if near.size:
             part = here if near.size == len(norm) else here.take(near)
             goal[near] = self.certified_goal(index[near], part, G[near], norm[near], goal[near])
-        return G, norm, goal
+        return Slopes(G, norm, goal)
 
     def certified_goal(
         self, index: Labels, here: Evaluation, G: Array, norm: Array, goal: Array

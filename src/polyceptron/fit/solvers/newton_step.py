@@ -74,6 +74,12 @@ def whole_hessian(rows: AnyArray, H: AnyArray, ridge: Array | float) -> AnyArray
     return whole.reshape(*lead, r * d, r * d)
 
 
+def whole_is_quicker(design: Design, U: Array) -> bool:
+    """Return whether problems with weights U (L, r, d) are small enough for whole Hessians."""
+    n_products = U.size * U[0].size * design.n_samples
+    return n_products <= MOST_PRODUCTS_OF_A_WHOLE_HESSIAN and not design.reading_is_dear
+
+
 def solve_whole(
     design: Design, objective: Objective, here: Evaluation, ridges: Array, G: Array
 ) -> Array | None:
@@ -81,9 +87,7 @@ def solve_whole(
 
     None is returned of a singular Hessian too.
     """
-    n_products = G.size * G[0].size * design.n_samples
-    is_large = n_products > MOST_PRODUCTS_OF_A_WHOLE_HESSIAN
-    if is_large or design.reading_is_dear or objective.kinked:
+    if objective.kinked or not whole_is_quicker(design, G):
         return None
     H = sample_matrices(objective.curvature(here, np.float64), here.residual.shape)
     whole = whole_hessian(design.scaled_rows(slice(None)), H, by_feature(ridges)[:, 0])
@@ -145,7 +149,7 @@ def solve_newton(
     """
     scale = np.sqrt(dots(gradients, gradients))
     if ease is None:
-        ease = _diagonal(design, curvature, ridges, dtype)
+        ease = diagonal_preconditioner(design, curvature, ridges, dtype)
     iteration = _ConjugateGradients(
         design,
         curvature,
@@ -253,7 +257,7 @@ class _ConjugateGradients:
             self.rho = dots(self.residual, self.eased)
 
 
-def _diagonal(
+def diagonal_preconditioner(
     design: Design, curvature: Curvature, ridges: Array, dtype: DTypeLike
 ) -> Preconditioner | None:
     """Return about the inverse of the Hessian's diagonal, where some features are far louder.

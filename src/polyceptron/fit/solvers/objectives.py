@@ -103,7 +103,7 @@ class Objective(ABC):
         return part
 
     @abstractmethod
-    def evaluate(self, Z: Array) -> Evaluation:
+    def evaluate(self, Z: AnyArray) -> Evaluation:
         """Return ℓ, its gradient, and what the curvature is built from, at fields Z (L, r, n)."""
 
     @abstractmethod

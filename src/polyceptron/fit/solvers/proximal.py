@@ -29,11 +29,12 @@ from polyceptron.checks import difference_basis
 from polyceptron.data.checks import Samples, Units
 from polyceptron.fit.solvers.erm_fit import ERMFit, fit_at, in_given_units
 from polyceptron.fit.solvers.intercept import size_of
+from polyceptron.fit.solvers.logistic_objective import OBJECTIVES
 from polyceptron.fit.solvers.newton import distances
 from polyceptron.fit.solvers.newton_step import Mask
 from polyceptron.fit.solvers.objectives import Evaluation, LossObjective, Objective, lengths, norms
 from polyceptron.fit.solvers.rounding import EPS, roundings
-from polyceptron.fit.solvers.softmax_objective import OBJECTIVES, SoftmaxObjective
+from polyceptron.fit.solvers.softmax_objective import SoftmaxObjective
 from polyceptron.fit.solvers.support_certificate import support_certificate
 from polyceptron.fit.solvers.support_newton import (
     ScaledElasticNet,

@@ -191,7 +191,3 @@ def _losses(own_field: Array, own: Array, others: Array) -> Array:
     if is_lost.any():
         losses[is_lost] = np.log(others[is_lost]) - own_field[is_lost]
     return np.asarray(losses)
-
-
-OBJECTIVES = {"softmax": SoftmaxObjective}
-"""Sums of a loss's own, by the solver that it names; any other loss has `LossObjective`."""
