@@ -10,9 +10,15 @@ margin is a value or one integral,
 A hard margin lifts every smaller one to it, an atom, and a loss with a kink some of them. With four
 classes or more fresh margins are a double integral, and training margins a weighted average over
 quasi-random points. Classes that are not alike: `matrix_margins.py`.
+
+The bar of a density has two parts: the rule's own (two levels of panels, or the spread of
+replicates), and how far the density moves within the bars of the fixed point.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,24 +28,33 @@ from polyceptron.checks import as_numbers, difference_basis
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import Array
+from polyceptron.numerics.estimate import N_REPLICATES, Estimate, estimate_from_replicates
 from polyceptron.numerics.panels import panel_rule
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.populations import AnyTeacher, Mixture, Population
 from polyceptron.problem.specs import ERM, Estimator, as_erm
 from polyceptron.sides.fields.integrand import PanelsThree, PanelsTwo, field_scales, ordered_density
 from polyceptron.sides.fields.points import boundary_points
-from polyceptron.sides.generalisation import margin_density, margin_exceeds
-from polyceptron.sides.matrix.loop import unpack
-from polyceptron.sides.scalar import Problem, erm_sides
+from polyceptron.sides.generalisation import error_slope, margin_density, margin_exceeds
+from polyceptron.sides.scalar import PROBABILITY_ROUNDING, Problem, erm_sides
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.erm.point import ErmFixedPoint
 from polyceptron.theory.erm.population_point import PopulationPoint
 from polyceptron.theory.erm.unequal_classes import matrix_problem
-from polyceptron.theory.matrix_margins import matrix_margins, shared
+from polyceptron.theory.matrix_margins import (
+    DENSITY_ROUNDING,
+    MarginDensities,
+    Margins,
+    matrix_margins,
+    shared,
+    widened,
+)
 from polyceptron.theory.separability import loss_at_ridge
 
 WIDTH_OF_AN_ATOM = 1e-9  # a margin as close as this to an atom is on it
 BOUNDARY_LEVEL = 3  # of random points
+PANELS_LEVEL = 4  # of panels, whose bar is the distance to the level before
+LARGEST_MOVE_OF_LOG_TAU = 3.0  # beyond it nothing is known of a density
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,19 +65,39 @@ class MarginLaw(ShortDisplay):
     ----------
     margin : array, shape (n,)
     fresh, training : array, shape (n,)
-        Densities there.
+        Densities there; where they are sampled, means over the cells of the grid beside it.
+    fresh_uncertainty, training_uncertainty : array, shape (n,)
     atom, atom_at : float
         The probability of a training margin at `atom_at`.
+    atom_uncertainty : float
     point : ErmFixedPoint or PopulationPoint
         The fixed point.
     """
 
     margin: Array
     fresh: Array
+    fresh_uncertainty: Array
     training: Array
+    training_uncertainty: Array
     atom: float
+    atom_uncertainty: float
     atom_at: float
     point: ErmFixedPoint | PopulationPoint
+
+    @classmethod
+    def of(cls, densities: MarginDensities, point: ErmFixedPoint | PopulationPoint) -> MarginLaw:
+        """Return the law from estimates."""
+        return cls(
+            margin=densities.margin,
+            fresh=densities.fresh.value,
+            fresh_uncertainty=densities.fresh.uncertainty,
+            training=densities.training.value,
+            training_uncertainty=densities.training.uncertainty,
+            atom=float(densities.atom.value),
+            atom_uncertainty=float(densities.atom.uncertainty),
+            atom_at=densities.atom_at,
+            point=point,
+        )
 
 
 def margin_law(
@@ -113,7 +148,8 @@ def margin_law(
     if x is None:
         x = default_grid(point)
     assert not isinstance(teacher, Mixture)
-    return _of_equal_classes(erm_sides(teacher, loss, point.ridge, alpha), point, x)
+    problem = erm_sides(teacher, loss, point.ridge, alpha)
+    return MarginLaw.of(_of_equal_classes(problem, point, x), point)
 
 
 def _of_unequal_classes(
@@ -123,36 +159,69 @@ def _of_unequal_classes(
     if not math.isfinite(point.generalisation_error):
         raise ComputationFailed(f"the fixed point at alpha {alpha:g} was not found")
     problem = matrix_problem(population, replace(spec, ridge=point.ridge), alpha)
-    order = unpack(problem, point.theta)
-    return MarginLaw(*matrix_margins(problem, order, point.law, x), point)
+    return MarginLaw.of(matrix_margins(problem, point, x), point)
 
 
-def _of_equal_classes(problem: Problem, point: ErmFixedPoint, x: Array) -> MarginLaw:
-    """Return the densities at margins x (n,)."""
-    fresh = _fresh(problem, point.law, x)
+def _of_equal_classes(problem: Problem, point: ErmFixedPoint, x: Array) -> MarginDensities:
+    """Return the densities at margins x (n,), with bars also for those of the fixed point."""
+    here = _densities(problem, point.law, x)
+    densities = here
+    for other in _laws_within_bars(problem, point):
+        densities = widened(densities, here, _densities(problem, other, x))
+    return densities
+
+
+def _laws_within_bars(problem: Problem, point: ErmFixedPoint) -> list[ScalarOrder]:
+    """Return laws of which τ, q or V is off by what the bar of the error leaves open.
+
+    ln τ is uncertain by Δε/|dε/d ln τ|; ln q and ln V, which grow as τ² at most, by twice as much.
+    """
+    slope = error_slope(problem.channel, point.tau, problem.n_classes)
+    if slope == 0:
+        return []
+    width = min(point.uncertainty / slope, LARGEST_MOVE_OF_LOG_TAU)
+    law = point.law
+    laws = [
+        replace(law, tau=law.tau * math.exp(width)),
+        replace(law, q=law.q * math.exp(2 * width)),
+    ]
+    if math.isfinite(law.V):
+        laws.append(replace(law, V=law.V * math.exp(2 * width)))
+    return laws
+
+
+def _densities(problem: Problem, law: ScalarOrder, x: Array) -> MarginDensities:
+    """Return the densities of a law at margins x (n,), with bars of the rule."""
+    fresh = _fresh(problem, law, x)
     loss = problem.loss
-    if math.isinf(point.V):  # interpolation: every margin is that of the one-hot label
-        return MarginLaw(x, fresh, np.zeros_like(x), 1.0, 1.0, point)
+    if math.isinf(law.V):  # interpolation: every margin is that of the one-hot label
+        none = Estimate(np.zeros_like(x), np.zeros_like(x))
+        return MarginDensities(x, fresh, none, Estimate(np.ones(()), np.zeros(())), 1.0)
     if loss.margin_floor is None:
-        trained = _trained(problem, point.law, x)
-        return MarginLaw(x, fresh, trained, _mass_of_atom(problem, point.law), 1.0, point)
+        trained = _trained(problem, law, x)
+        return MarginDensities(x, fresh, trained, _mass_of_atom(problem, law), 1.0)
     # A hard margin lifts all smaller margins to its floor.
     floor = loss.margin_floor
-    level = floor / math.sqrt(point.q)
-    above = margin_exceeds(problem.channel, problem.n_classes, point.tau, level)
-    atom = math.nan
+    above = margin_exceeds(problem.channel, problem.n_classes, law.tau, floor / math.sqrt(law.q))
+    atom = Estimate(np.full((), math.nan), np.full((), math.nan))
     if above is not None:
-        atom = 1 - above
-    return MarginLaw(x, fresh, np.where(x > floor, fresh, 0.0), atom, floor, point)
+        atom = Estimate(np.array(1 - above), np.array(PROBABILITY_ROUNDING))
+    trained = Estimate(*(np.where(x > floor, known, 0.0) for known in fresh))
+    return MarginDensities(x, fresh, trained, atom, floor)
 
 
-def _mass_of_atom(problem: Problem, law: ScalarOrder) -> float:
+def _mass_of_atom(problem: Problem, law: ScalarOrder) -> Estimate:
     """Return the share of training samples on the margin to which a loss with a kink lifts some."""
     atom_at = problem.loss.margin_atom
     if atom_at is None:
-        return 0.0
-    margin, weight = _margins(problem, law, trained=True)
-    return float(weight[np.abs(margin - atom_at) < WIDTH_OF_AN_ATOM].sum())
+        return Estimate(np.zeros(()), np.zeros(()))
+    samples = _margins(problem, law, trained=True)
+    share = samples.share(np.abs(samples.margin - atom_at) < WIDTH_OF_AN_ATOM)
+    if len(share) > 1:
+        return estimate_from_replicates(share)
+    coarser = _margins(problem, law, trained=True, level=PANELS_LEVEL - 1)
+    other = coarser.share(np.abs(coarser.margin - atom_at) < WIDTH_OF_AN_ATOM)
+    return Estimate(share[0], np.abs(share - other)[0] + DENSITY_ROUNDING)
 
 
 def default_grid(point: ErmFixedPoint) -> Array:
@@ -166,36 +235,55 @@ def default_grid(point: ErmFixedPoint) -> Array:
     return np.linspace(low, high, 401)
 
 
-def _fresh(problem: Problem, law: ScalarOrder, x: Array) -> Array:
+def _fresh(problem: Problem, law: ScalarOrder, x: Array) -> Estimate:
     """Return the density of fresh margins: closed, along the best other class, or by points."""
     if problem.n_classes <= 3:
-        gaps, weight = _gaps_of_margin(problem, law, x, [])
-        return _integrated(problem, law, gaps, weight)
+        return _on_two_levels(problem, lambda level: _fresh_on_panels(problem, law, x, level))
     root_q = math.sqrt(law.q)
     density = margin_density(problem.channel, problem.n_classes, law.tau, x / root_q)
     if density is None:
         return _sampled(problem, law, x, trained=False)
-    return np.asarray(density / root_q)
+    return _known(density / root_q)
 
 
-def _trained(problem: Problem, law: ScalarOrder, x: Array) -> Array:
+def _known(density: Array) -> Estimate:
+    """Return a density (n,) that is known to rounding."""
+    return Estimate(density, np.full_like(density, DENSITY_ROUNDING * density.max(initial=0.0)))
+
+
+def _on_two_levels(problem: Problem, density: Callable[[int], Array]) -> Estimate:
+    """Return a density (n,) by panels along the second gap of three classes, with its bar."""
+    known = _known(density(PANELS_LEVEL))
+    if problem.n_classes == 2:  # there is no second gap
+        return known
+    apart = np.abs(known.value - density(PANELS_LEVEL - 1))
+    return Estimate(known.value, known.uncertainty + apart)
+
+
+def _trained(problem: Problem, law: ScalarOrder, x: Array) -> Estimate:
     """Return the density of training margins, without its atom."""
     largest_k = 3
     if problem.loss.margin_atom is not None:  # other classes may be tied in an atom
         largest_k = 2
     if problem.n_classes <= largest_k:
-        return _trained_of_few_classes(problem, law, x)
+        return _on_two_levels(problem, lambda level: _trained_on_panels(problem, law, x, level))
     moved = problem.loss.coordinates.fresh_margin(x, law.V)
     if moved is None:
         return _sampled(problem, law, x, trained=True)
     fresh_margin, stretch = moved
-    return np.asarray(stretch * _fresh(problem, law, fresh_margin))
+    return Estimate(*(stretch * known for known in _fresh(problem, law, fresh_margin)))
 
 
-def _trained_of_few_classes(problem: Problem, law: ScalarOrder, x: Array) -> Array:
+def _fresh_on_panels(problem: Problem, law: ScalarOrder, x: Array, level: int) -> Array:
+    """Return the density of fresh margins of two or three classes."""
+    gaps, weight = _gaps_of_margin(problem, law, x, [], level)
+    return _integrated(problem, law, gaps, weight)
+
+
+def _trained_on_panels(problem: Problem, law: ScalarOrder, x: Array, level: int) -> Array:
     """Return the density where two or three classes have trained gaps: det(I + VH) on 1⊥."""
     k = problem.n_classes
-    trained_gaps, weight = _gaps_of_margin(problem, law, x, [np.arange(0.0, 21.0)])
+    trained_gaps, weight = _gaps_of_margin(problem, law, x, [np.arange(0.0, 21.0)], level)
     z = np.concatenate([np.zeros((1, trained_gaps.shape[1])), -trained_gaps]).T
     z -= z.mean(1, keepdims=True)
     label = np.zeros(len(z), dtype=np.int64)
@@ -208,7 +296,7 @@ def _trained_of_few_classes(problem: Problem, law: ScalarOrder, x: Array) -> Arr
 
 
 def _gaps_of_margin(
-    problem: Problem, law: ScalarOrder, x: Array, own_breaks: list[Array]
+    problem: Problem, law: ScalarOrder, x: Array, own_breaks: list[Array], level: int
 ) -> tuple[Array, Array]:
     """Return gaps (k − 1, n · nodes) with least gap x (n,), and weights (n, nodes) of G₂ − G₁.
 
@@ -217,7 +305,7 @@ def _gaps_of_margin(
     if problem.n_classes == 2:
         return x[None], np.ones((len(x), 1))
     scales = field_scales(problem.channel, law, 3)
-    y, w = panel_rule(scales.second_breaks(*own_breaks), PanelsThree.orders[3])
+    y, w = panel_rule(scales.second_breaks(*own_breaks), PanelsThree.orders[level])
     first = np.repeat(x, len(y))
     return np.stack([first, first + np.tile(y, len(x))]), np.tile(w, (len(x), 1))
 
@@ -231,27 +319,33 @@ def _integrated(
     return np.asarray((density.reshape(weight.shape) * weight).sum(1))
 
 
-def _margins(problem: Problem, law: ScalarOrder, *, trained: bool) -> tuple[Array, Array]:
-    """Return margins (n,) at nodes or points, and their weights (n,)."""
+def _margins(
+    problem: Problem, law: ScalarOrder, *, trained: bool, level: int = PANELS_LEVEL
+) -> Margins:
+    """Return margins at nodes on a level of panels (one replicate), or at random points."""
     coordinates = problem.loss.coordinates
     channel = problem.channel
     k = problem.n_classes
+    n_replicates = 1
     if k == 2:
         breaks = coordinates.line_breaks(field_scales(channel, law, 2).gap_breaks(), law.V)
-        nodes, weight = panel_rule(breaks, PanelsTwo.orders[-1])
+        nodes, weight = panel_rule(breaks, PanelsTwo.orders[level])
         gaps, stretch, pull = coordinates.on_line(nodes, law.V)
         weight = weight * stretch * ordered_density(gaps, law.q)
     else:
+        n_replicates = N_REPLICATES
         below, weight, _ = boundary_points(coordinates, channel, k, law, BOUNDARY_LEVEL)
+        weight = n_replicates * weight  # of each replicate alone
         gaps = math.sqrt(law.q) * below
         pull = coordinates.at_gaps(gaps, law.V)
     weight = weight * channel.label_law(gaps * law.slope, law.residual).z
+    margin = gaps[0]
     if trained:
-        return pull.margin, weight
-    return gaps[0], weight
+        margin = pull.margin
+    return Margins(margin.reshape(n_replicates, -1), weight.reshape(n_replicates, -1))
 
 
-def _sampled(problem: Problem, law: ScalarOrder, x: Array, *, trained: bool) -> Array:
+def _sampled(problem: Problem, law: ScalarOrder, x: Array, *, trained: bool) -> Estimate:
     """Return weighted points shared between the two nearest margins of the grid."""
     margin, weight = _margins(problem, law, trained=trained)
     atom_at = problem.loss.margin_atom
