@@ -10,7 +10,7 @@ problem from a seed and a number, asks the package, and asks another route:
     features    mixtures with levels, or covariances in full, k = 2 to 5        draws
     resampling  bootstrap, subsamples, folds; equal and unequal classes         draws
     scores      test loss, Brier score, calibration error of equal classes      samples
-    margins     masses between margins, fresh and training                      samples
+    margins     densities of margins, fresh and training, all kinds of classes  samples
     floors      the best linear rule                                            samples, a grid
     shifts      the best shift of intercepts                                    samples, trials
     weights     the best class weights                                          trials
@@ -27,6 +27,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,15 +37,15 @@ from tests.references.drawn_route import Features, Problem, drawn_answer, traine
 
 import polyceptron as pc
 from polyceptron.errors import ComputationFailed
+from polyceptron.theory.erm.population_point import PopulationPoint
 from polyceptron.theory.linear_floor import linear_floor
 from polyceptron.theory.margins import margin_law
 
-# Densities of margins have no bar: what is asked of a mass between two margins, where densities are
-# integrated and where they are sampled in cells of the grid.
-OFF_OF_A_MASS = {False: 5e-4, True: 5e-3}
 SMOOTH = ("cross-entropy", "square", "squared-hinge", "smoothed:0.1")
 LOG2 = 12  # of draws in a replicate
 DRAWN = 100_000  # samples of a rule that is scored by counting
+STANDARD_ERRORS = 3.3  # of samples: chance alone puts one number of a thousand outside
+RARE = 5 / DRAWN  # chance of an event that no sample may have met
 
 
 class Held(NamedTuple):
@@ -211,11 +212,13 @@ def pc_basis(k: int) -> Any:
     return helmert(k).T
 
 
-def counted(name: str, value: float, bar: float, samples: Any, rng: Any) -> Held:
-    """A mean against that of samples, with 2.6 standard errors."""
+def counted(
+    name: str, value: float, bar: float, samples: Any, rng: Any, least: float = 1e-6
+) -> Held:
+    """A mean against that of samples, with their standard errors and at least `least`."""
     del rng
     samples = np.asarray(samples, dtype=float)
-    doubt = 2.58 * float(samples.std()) / math.sqrt(len(samples)) + 1e-6
+    doubt = STANDARD_ERRORS * float(samples.std()) / math.sqrt(len(samples)) + least
     return Held(name, float(value), float(bar), float(samples.mean()), doubt)
 
 
@@ -255,34 +258,86 @@ def scores(rng: np.random.Generator) -> Iterator[Held]:
 
 
 def margins(rng: np.random.Generator) -> Iterator[Held]:
-    """Yield masses between margins, of fresh and training samples."""
+    """Yield masses between margins, or sampled densities, of fresh and training samples."""
     k = int(rng.integers(2, 6))
     population, spec, problem = unequal(rng, k, "cross-entropy", False, False)
+    if rng.random() < 0.5:
+        noise = [("none", 0.0), ("gaussian", 0.3), ("softmax", 2.0), ("flips", 0.1)][
+            rng.integers(4)
+        ]
+        name = noise[0] if noise[0] == "none" else f"{noise[0]}:{noise[1]}"
+        population, spec = pc.Teacher(k, noise=name), pc.ERM("cross-entropy", problem.ridge)
+        problem = replace(problem, class_weight=None, intercept=False, R=None, biases=np.zeros(k))
     tol = 3e-3 if k > 3 else 1e-5
-    law: Any = margin_law(population, spec, problem.alpha, tol=tol)
-    point = law.point
+    point = pc.erm_fixed_point(population, spec, problem.alpha, tol)
     T = pc_basis(k)
-    o, y, group = drawn_fields(point.law, DRAWN // 2, rng, k)
     problem.T = T  # the law is in these contrasts
-    trained_u = np.empty_like(o)
-    for c in range(len(point.law.m)):
+    if isinstance(point, PopulationPoint):
+        o, y, group = drawn_fields(point.law, DRAWN, rng, k)
+        metrics = point.V
+    else:
+        o, y = fields_of_scalars(population, point, DRAWN, rng)
+        group, metrics = np.zeros_like(y), point.V * np.eye(k - 1)[None]
+    moved = np.empty_like(o)
+    for c, V in enumerate(metrics):
         rows = group == c
-        cost = problem.c[y[rows]]
-        trained_u[rows] = trained(problem, o[rows], y[rows], point.law.V[c], cost, None)[0]
-    ends = law.margin[np.linspace(0, len(law.margin) - 1, 7).astype(int)]
-    for name, u, density in (
-        ("fresh", o, law.fresh),
-        ("training", trained_u, law.training),
-    ):
-        fields = u @ T.T
-        own = fields[np.arange(len(y)), y]
-        others = fields.copy()
-        others[np.arange(len(y)), y] = -np.inf
-        margin = own - others.max(1)
-        for low, high in itertools.pairwise(ends):
-            inside = (law.margin >= low) & (law.margin <= high)
-            mass = float(np.trapezoid(density[inside], law.margin[inside]))
-            yield counted(name, mass, OFF_OF_A_MASS[k > 3], (margin > low) & (margin <= high), rng)
+        moved[rows] = trained(problem, o[rows], y[rows], V, problem.c[y[rows]], None)[0]
+    samples = {"fresh": margin_of(o @ T.T, y), "training": margin_of(moved @ T.T, y)}
+    low, high = np.quantile(np.concatenate(list(samples.values())), [0.002, 0.998])
+    if k <= 3 or not isinstance(point, PopulationPoint):
+        law: Any = margin_law(population, spec, problem.alpha, np.linspace(low, high, 401), tol)
+        yield from held_masses(law, samples, rng)
+    else:
+        law = margin_law(population, spec, problem.alpha, np.linspace(low, high, 14), tol)
+        yield from held_cells(law, samples, rng)
+
+
+def fields_of_scalars(
+    teacher: Any, point: Any, n: int, rng: np.random.Generator
+) -> tuple[Any, Any]:
+    """Fields ω (n, r) in contrasts and labels, of a law with scalars, drawn one by one."""
+    k = teacher.n_classes
+    z = rng.standard_normal((n, k))
+    rest = math.sqrt(point.q - point.m**2) * rng.standard_normal((n, k))
+    chances = teacher.channel.chances(z)
+    y = (np.cumsum(chances, 1) < rng.random(n)[:, None]).sum(1).clip(0, k - 1)
+    return (point.m * z + rest) @ pc_basis(k), y
+
+
+def margin_of(fields: Any, y: Any) -> Any:
+    """Margins (n,) of labels at fields (n, k)."""
+    rows = np.arange(len(y))
+    others = fields.copy()
+    others[rows, y] = -np.inf
+    return fields[rows, y] - others.max(1)
+
+
+def held_masses(law: Any, samples: dict[str, Any], rng: np.random.Generator) -> Iterator[Held]:
+    """Masses between six pairs of margins, of densities that are known at points."""
+    ends = np.linspace(0, len(law.margin) - 1, 7).astype(int)
+    h = law.margin[1] - law.margin[0]
+    for name, margin in samples.items():
+        density, bars = getattr(law, name), getattr(law, f"{name}_uncertainty")
+        slope = np.gradient(density, h)
+        for i, j in itertools.pairwise(ends):
+            part = slice(i, j + 1)
+            mass = np.trapezoid(density[part], dx=h)
+            # What the trapezoidal rule errs by, twice for kinks.
+            rule = h * h / 6 * np.abs(np.diff(slope[part])).sum()
+            inside = (margin > law.margin[i]) & (margin <= law.margin[j])
+            bar = np.trapezoid(bars[part], dx=h) + rule
+            yield counted(name, mass, bar, inside, rng, RARE)
+
+
+def held_cells(law: Any, samples: dict[str, Any], rng: np.random.Generator) -> Iterator[Held]:
+    """Densities as means over cells, which are triangles of unit mass."""
+    x = law.margin
+    h = x[1] - x[0]
+    for name, margin in samples.items():
+        for i in range(1, len(x) - 1):
+            triangle = np.maximum(1 - np.abs(margin - x[i]) / h, 0) / h
+            value, bar = getattr(law, name)[i], getattr(law, f"{name}_uncertainty")[i]
+            yield counted(name, value, bar, triangle, rng, RARE / h)
 
 
 def random_mixture(rng: np.random.Generator, k: int) -> Any:

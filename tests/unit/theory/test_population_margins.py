@@ -78,6 +78,22 @@ def test_equal_classes_have_the_densities_of_scalars(k, loss):
     np.testing.assert_allclose(matrices.fresh, plain.fresh, atol=2e-6)
     np.testing.assert_allclose(matrices.training, plain.training, atol=2e-6)
     assert matrices.atom == pytest.approx(plain.atom, abs=1e-6)
+    for name in ("fresh", "training", "atom"):
+        apart = np.abs(getattr(matrices, name) - getattr(plain, name))
+        bars = [getattr(law, f"{name}_uncertainty") for law in (matrices, plain)]
+        assert (apart <= bars[0] + bars[1]).all()
+        assert np.max(bars) < 1e-4
+
+
+def test_a_rough_fixed_point_has_wide_bars_of_densities():
+    """The error to a hundredth: densities move by more than rules, and stay within their bars."""
+    spec, grid = pc.ERM("cross-entropy", 0.3, intercept=True), np.linspace(-4, 4, 9)
+    rough, fine = (pc.margin_law(THREE, spec, 2.0, grid, tol=tol) for tol in (1e-2, 1e-7))
+    for name in ("fresh", "training"):
+        apart = np.abs(getattr(rough, name) - getattr(fine, name))
+        bars = [getattr(law, f"{name}_uncertainty") for law in (rough, fine)]
+        assert apart.max() > bars[1].max()
+        assert (apart <= bars[0] + bars[1]).all()
 
 
 def margins(z, labels):
