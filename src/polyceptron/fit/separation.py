@@ -47,7 +47,7 @@ from polyceptron.data.design import Design, weights_or_ones
 from polyceptron.data.stored_designs import scaled
 from polyceptron.fit.solvers.erm_fit import ERMFit, Separation, fit_at
 from polyceptron.fit.solvers.hard_margin import NotSeparable, separate
-from polyceptron.fit.solvers.intercept import size_of
+from polyceptron.fit.solvers.intercept import growth_by_intercept, size_of
 from polyceptron.fit.solvers.logistic_objective import softmax_objective
 from polyceptron.fit.solvers.newton import NewtonMinimum, newton_minimise
 from polyceptron.fit.solvers.newton_step import sample_matrices, whole_hessian
@@ -426,19 +426,7 @@ class _LikelihoodSearch:
             self.distance_bound = 0.0
         elif R * largest_gradient < self.curvature:
             bound = -math.log1p(-R * largest_gradient / self.curvature) / R
-            self.distance_bound = bound * self._growth_by_intercept()
-
-    def _growth_by_intercept(self) -> float:
-        """Return by how much a bound on (W, β) grows for (W, b), with b = κβ − Wᵀx̄/√d.
-
-        β is the weight of the column of entries κ that stands for the intercept
-        (`fit/solvers/intercept.py`); it is 1 without an intercept.
-        """
-        intercept = self.samples.intercept
-        if intercept is None:
-            return 1.0
-        largest = intercept.unit * (intercept.column + float(np.linalg.norm(intercept.mean)))
-        return math.hypot(1.0, largest)
+            self.distance_bound = bound * growth_by_intercept(self.samples.intercept)
 
     def lower_ridge(self) -> None:
         """Take a ridge that is small against the smallest curvature, and below the last one."""

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky
 
 from polyceptron.data.design import Design
-from polyceptron.fit.solvers.intercept import Intercept, size_of
+from polyceptron.fit.solvers.intercept import Intercept, growth_by_intercept, size_of
 from polyceptron.fit.solvers.newton_step import Mask
 from polyceptron.fit.solvers.objectives import Evaluation, lengths, norms
 from polyceptron.fit.solvers.rounding import EPS, gradient_rounding, roundings
@@ -107,15 +107,7 @@ def support_certificate(
     shift = math.sqrt(objective.smoothness * slope_size * distance)
     if moved >= LARGEST_MOVE or shift > radius:
         return SupportCertificate(math.inf, convexity)
-    return SupportCertificate(distance * _with_intercept(intercept), convexity)
-
-
-def _with_intercept(intercept: Intercept | None) -> float:
-    """Return the distance of weights and intercepts, over that of the weights and their column."""
-    if intercept is None:
-        return 1.0
-    further = intercept.column + float(np.linalg.norm(intercept.mean))
-    return math.hypot(1.0, intercept.unit * further)
+    return SupportCertificate(distance * growth_by_intercept(intercept), convexity)
 
 
 def least_eigenvalue(design: Design, rows: Mask, factors: Array) -> float:
