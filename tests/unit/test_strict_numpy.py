@@ -36,6 +36,8 @@ ASKED: dict[str, Callable[[], float]] = {
     "flips": lambda: _curve(pc.Teacher(3, noise="flips:0.1"), "cross-entropy", [0.5, 30.0]),
     "softmax labels": lambda: _curve(pc.Teacher(3, noise="softmax:2"), "cross-entropy", [2.0]),
     "hinge": lambda: _curve(pc.Teacher(3), "hinge", [0.5, 3.0]),
+    "one-vs-rest": lambda: _curve(pc.Teacher(3), "one-vs-rest", [0.1, 2.0]),
+    "one pass": lambda: _curve(pc.Teacher(3), "sgd:0.1", [0.5, 2.0]),
     "max-margin": lambda: _curve(pc.Teacher(3), "max-margin", [0.5, 3.0]),
     "best ridge": lambda: _curve(pc.Teacher(2), pc.ERM("cross-entropy", "optimal"), [2.0]),
     "five classes": lambda: _curve(pc.Teacher(5), "cross-entropy", [2.0], tol=1e-2),
@@ -56,6 +58,9 @@ ASKED: dict[str, Callable[[], float]] = {
     "message passing, Rademacher": lambda: float(
         pc.amp(*_data(), prior="rademacher").weights[0, 0]
     ),
+    "message passing, Laplace": lambda: pc.simulate(pc.Teacher(3, "laplace"), "bayes", 2.0, 200, 1)[
+        "generalisation_error"
+    ],
     "cross-entropy fit": lambda: float(pc.fit_erm(*_data()).training_loss),
     "hinge fit": lambda: float(pc.fit_erm(*_data(), "hinge").training_loss),
     "max-margin fit": lambda: float(pc.fit_erm(*_data(), "max-margin").weights[0, 0]),

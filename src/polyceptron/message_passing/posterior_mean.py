@@ -53,6 +53,7 @@ from polyceptron.problem.teacher import AnyTeacher
 LEAST_SUSCEPTIBILITY = 1e-12
 
 
+@np.errstate(under="ignore")  # Densities far out are 0.
 def amp(
     X: Any,
     y: Any,
@@ -213,6 +214,7 @@ def _bayes_start(
     return Iterate(weights, shared, scores)
 
 
+@np.errstate(under="ignore")  # Densities far out are 0.
 def amp_erm(
     X: Any,
     y: Any,

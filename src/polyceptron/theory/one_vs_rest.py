@@ -41,7 +41,7 @@ from scipy.optimize import approx_fprime
 
 from polyceptron.checks import check_alphas, check_tolerance
 from polyceptron.errors import ComputationFailed
-from polyceptron.numerics import Array
+from polyceptron.numerics import Array, with_one_blas_thread
 from polyceptron.numerics.estimate import N_REPLICATES, estimate_from_replicates
 from polyceptron.numerics.orthant import Winning
 from polyceptron.problem import ERM, AnyTeacher, Loss
@@ -381,6 +381,7 @@ class SolutionsOverRidge:
         return found
 
 
+@with_one_blas_thread
 def one_vs_rest_rows(
     teacher: AnyTeacher, estimator: OneVsRest, alphas: Iterable[float], tol: float | None = None
 ) -> list[Row]:

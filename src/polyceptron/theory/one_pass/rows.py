@@ -15,6 +15,7 @@ import numpy as np
 
 from polyceptron.checks import check_alphas, check_tolerance
 from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.numerics import with_one_blas_thread
 from polyceptron.numerics.estimate import estimate_from_replicates
 from polyceptron.problem.losses.checks import check_symmetric
 from polyceptron.problem.populations import AnyTeacher, Population
@@ -46,6 +47,7 @@ class OnePassPoint:
     uncertainty: float
 
 
+@with_one_blas_thread
 def one_pass_rows(
     population: Population, estimator: SGD, alpha: object, tol: float | None = None
 ) -> list[Row]:
@@ -124,6 +126,7 @@ def _point_or_best(teacher: AnyTeacher, estimator: SGD, alpha: float) -> tuple[O
     return minimum.trial.answer, minimum.left_open
 
 
+@with_one_blas_thread
 def one_pass_point(teacher: AnyTeacher, estimator: SGD, alpha: float) -> OnePassPoint:
     """Return the law of the fields at α for a rate that is a number, with error and bar."""
     rate = estimator.rate_at(0.0)
