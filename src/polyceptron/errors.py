@@ -18,12 +18,30 @@ class InvalidInput(ValueError):
         >>> str(InvalidInput("the ridge must be a number, got [[1 2]\\n [3 4]]"))
         'the ridge must be a number, got [[1 2] [3 4]]'
         """
-        message = " ".join(super().__str__().split())
-        if len(message) <= MOST_CHARACTERS:
-            return message
-        half = MOST_CHARACTERS // 2
-        return f"{message[:half]} … {message[-half:]}"
+        return _one_line(super().__str__())
+
+
+class MistakesInFile(InvalidInput):
+    """A file has mistakes; the message has one line for each.
+
+    >>> print(MistakesInFile("spec.toml, line 2: no field 'a'", "spec.toml, line 3: no field 'b'"))
+    spec.toml, line 2: no field 'a'
+    spec.toml, line 3: no field 'b'
+    """
+
+    def __str__(self) -> str:
+        """Return the mistakes, each on a line of its own."""
+        return "\n".join(_one_line(str(mistake)) for mistake in self.args)
 
 
 class ComputationFailed(RuntimeError):
     """The input is valid but no result could be computed; the message has the reason and a cure."""
+
+
+def _one_line(text: str) -> str:
+    """Return a text on one line; of a long one, its begin and its end."""
+    line = " ".join(text.split())
+    if len(line) <= MOST_CHARACTERS:
+        return line
+    half = MOST_CHARACTERS // 2
+    return f"{line[:half]} … {line[-half:]}"

@@ -25,7 +25,7 @@ from pydantic_core import ErrorDetails
 
 from polyceptron.checks import MAX_CLASSES, check_ridge
 from polyceptron.display import cut_text
-from polyceptron.errors import InvalidInput
+from polyceptron.errors import InvalidInput, MistakesInFile
 from polyceptron.files import read_text
 from polyceptron.lab.tasks import grid_strengths
 from polyceptron.number_lists import parse_numbers
@@ -362,7 +362,7 @@ def parse_spec(text: str, name: str = "sweep") -> SweepSpec:
         mistakes = [_describe(item, text, name) for item in items[:MAX_MISTAKES]]
         if len(items) > MAX_MISTAKES:
             mistakes.append(f"{name}: and {len(items) - MAX_MISTAKES} more")
-        raise InvalidInput("\n".join(mistakes)) from None
+        raise MistakesInFile(*mistakes) from None
 
 
 MAX_MISTAKES = 20  # of one file that are listed
