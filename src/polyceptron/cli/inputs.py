@@ -7,7 +7,7 @@ describe them.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -71,12 +71,7 @@ def with_shared_options(
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         """Replace the arguments that `makers` make by the options they are made of."""
         arguments = _parameters(command)
-        options: dict[str, inspect.Parameter] = {}
-        for name, parameter in arguments.items():
-            if name in options_of:
-                options |= options_of[name]
-            else:
-                options[name] = parameter
+        options = _with_options(arguments, options_of)
         for name in without:
             options.pop(name, None)
 
@@ -99,6 +94,17 @@ def with_shared_options(
         return run
 
     return decorate
+
+
+def _with_options(
+    arguments: Mapping[str, inspect.Parameter],
+    options_of: Mapping[str, Mapping[str, inspect.Parameter]],
+) -> dict[str, inspect.Parameter]:
+    """Return the arguments, each of those that are made from options replaced by its options."""
+    options: dict[str, inspect.Parameter] = {}
+    for name, parameter in arguments.items():
+        options.update(options_of.get(name, {name: parameter}))
+    return options
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:

@@ -96,20 +96,14 @@ def curve(
 
     Example: polyceptron curve -k 3 -a 0.5:5:10 -e bayes -e cross-entropy
     """
-    from polyceptron.checks import check_alphas
-
     ends = parse_range(alpha, "--alpha")
-    if ends is not None:
-        alphas = check_alphas([ends.low, ends.high])
-    else:
-        alphas = check_alphas(parse_numbers(alpha, "--alpha"))
-    names = estimator
-    if not names:
-        asks_for_a_fit = bool(ridge or penalty or intercept or class_weight)
-        names = [default_estimator(teacher, asks_for_a_fit)]
+    alphas = _read_alphas(alpha, ends)
+    asks_for_a_fit = bool(ridge or penalty or intercept or class_weight)
+    names = estimator or [default_estimator(teacher, asks_for_a_fit)]
     estimators = build_estimators(names, ridge, penalty, intercept, class_weight)
     request: dict[str, Any] = {"branch": branch, "tol": tol, "scores": scores}
-    if ends is not None or (output.plot is not None and min(alphas) < max(alphas)):
+    is_line_drawn = output.plot is not None and min(alphas) < max(alphas)
+    if ends is not None or is_line_drawn:
         collected = _smooth_curves(teacher, estimators, alphas, ends, request)
     else:
         collected = _curve_points(teacher, estimators, alphas, request)
@@ -124,6 +118,15 @@ def curve(
     finally:  # also where the reader of the rows has gone
         output.draw_curves(collected.rows)
     collected.exit_if_stopped()
+
+
+def _read_alphas(text: str, ends: Ends | None) -> list[float]:
+    """Return the values of --alpha, or the two ends of a range without a count."""
+    from polyceptron.checks import check_alphas
+
+    if ends is not None:
+        return check_alphas([ends.low, ends.high])
+    return check_alphas(parse_numbers(text, "--alpha"))
 
 
 def default_estimator(teacher: AnyTeacher, asks_for_a_fit: bool) -> str:

@@ -94,10 +94,7 @@ def run_sweep(
     """
     if not isinstance(spec, SweepSpec):
         spec = load_spec(spec)
-    if workers is not None and cluster is not None:
-        raise InvalidInput("give either workers or a cluster, not both")
-    if workers is not None and (isinstance(workers, bool) or not 1 <= workers <= MAX_WORKERS):
-        raise InvalidInput(f"workers must be between 1 and {MAX_WORKERS}, got {workers!r}")
+    _check_workers(workers, cluster)
     with ExitStack() as stack:
         path = stack.enter_context(locked_store(store_path))
         store = stack.enter_context(Store(path))
@@ -119,6 +116,16 @@ def run_sweep(
         if stop:
             raise SweepStopped(run.report, stop[0])
     return run.report
+
+
+def _check_workers(workers: int | None, cluster: str | None) -> None:
+    """Raise unless the number of processes is possible and there is no cluster beside them."""
+    if workers is None:
+        return
+    if cluster is not None:
+        raise InvalidInput("give either workers or a cluster, not both")
+    if isinstance(workers, bool) or not 1 <= workers <= MAX_WORKERS:
+        raise InvalidInput(f"workers must be between 1 and {MAX_WORKERS}, got {workers!r}")
 
 
 def sweep_rows(spec: SweepSpec | str | Path, store_path: str | Path) -> list[Row]:

@@ -187,13 +187,7 @@ def _heatmap(trace: Trace) -> Json:
 def _scatter(trace: Trace) -> Json:
     """Return a line, symbols, or a line with symbols."""
     label = as_html(trace.label)
-    words = trace.hover or "<br>%{x:.4g}<br>%{y:.6g}"
-    words = f"<b>{label}</b>{words}" if label else words.removeprefix("<br>")
-    mode = "lines"
-    if trace.kind == "symbols":
-        mode = "markers"
-    elif trace.marker:
-        mode = "lines+markers"
+    mode = _mode(trace)
     entry: Json = {
         "type": "scatter",
         "name": label,
@@ -201,7 +195,7 @@ def _scatter(trace: Trace) -> Json:
         "mode": mode,
         "x": _nulls(trace.x),
         "y": _nulls(trace.y),
-        "hovertemplate": f"{words}<extra></extra>",
+        "hovertemplate": f"{_hover_text(trace, label)}<extra></extra>",
     }
     if "lines" in mode:
         width = PIXELS_OF_A_LINE * trace.width
@@ -215,6 +209,23 @@ def _scatter(trace: Trace) -> Json:
     if trace.customdata:
         entry["customdata"] = [_nulls(row) for row in trace.customdata]
     return entry
+
+
+def _mode(trace: Trace) -> str:
+    """Return plotly's word for what is drawn: lines, symbols or both."""
+    if trace.kind == "symbols":
+        return "markers"
+    if trace.marker:
+        return "lines+markers"
+    return "lines"
+
+
+def _hover_text(trace: Trace, label: str) -> str:
+    """Return the text shown beside the mouse: the label, where there is one, above the numbers."""
+    numbers = trace.hover or "<br>%{x:.4g}<br>%{y:.6g}"
+    if label:
+        return f"<b>{label}</b>{numbers}"
+    return numbers.removeprefix("<br>")
 
 
 def _symbol(trace: Trace) -> str:

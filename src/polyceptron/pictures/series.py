@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from polyceptron.errors import InvalidInput
 from polyceptron.pictures import parts as pic
@@ -162,21 +162,37 @@ def _best_ridges(places: Mapping[float, set[float]]) -> set[float]:
     alone = [min(at) for at in places.values() if len(at) == 1]
     if len(alone) < 2 or len(set(alone)) < len(alone):
         return set()
-    ends = {ridge: (min(at), max(at)) for ridge, at in places.items()}
-    undisturbed = set()
-    for ridge, (first, last) in ends.items():
-        n_within = sum(first <= x <= last for x in alone)
-        n_own = 1 if first == last else 0
-        if n_within == n_own:
-            undisturbed.add(ridge)
+    ranges = {ridge: _Range(min(at), max(at)) for ridge, at in places.items()}
+    undisturbed = {
+        ridge: within for ridge, within in ranges.items() if not within.holds_others(alone)
+    }
+    best = set()
+    for ridge, within in undisturbed.items():
+        others = [other for name, other in undisturbed.items() if name != ridge]
+        if not any(within.overlaps(other) for other in others):
+            best.add(ridge)
+    return best
 
-    def overlaps_another(ridge: float) -> bool:
-        """Return whether this ridge's range of α overlaps that of another ridge."""
-        first, last = ends[ridge]
-        others = (ends[other] for other in undisturbed if other != ridge)
-        return any(max(first, start) <= min(last, end) for start, end in others)
 
-    return {ridge for ridge in undisturbed if not overlaps_another(ridge)}
+class _Range(NamedTuple):
+    """The first and the last x at which a ridge stands."""
+
+    first: float
+    last: float
+
+    def holds_others(self, alone: Sequence[float]) -> bool:
+        """Return whether a ridge with one x, of which `alone` has all, stands in this range.
+
+        The one x of this ridge itself does not count.
+        """
+        n_within = sum(self.first <= x <= self.last for x in alone)
+        if self.first == self.last:
+            return n_within > 1
+        return n_within > 0
+
+    def overlaps(self, other: _Range) -> bool:
+        """Return whether the two ranges have an x in common."""
+        return max(self.first, other.first) <= min(self.last, other.last)
 
 
 def shared_role(series: Sequence[Series]) -> str:

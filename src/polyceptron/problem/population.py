@@ -262,6 +262,13 @@ def as_rows(values: Numbers) -> Rows:
     return tuple(as_rows(row) for row in array)
 
 
+def as_rows_or_none(values: Numbers | None) -> Rows | None:
+    """Return numbers as nested tuples, and None as None."""
+    if values is None:
+        return None
+    return as_rows(values)
+
+
 def text_columns(values: Iterable[tuple[str, Numbers | None]]) -> Row:
     """Return columns of those numbers that are given."""
     return {name: numbers_text(value) for name, value in values if value is not None}

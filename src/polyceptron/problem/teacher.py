@@ -34,6 +34,9 @@ from polyceptron.problem.pruned import Pruned
 from polyceptron.problem.registry import Parsed
 from polyceptron.problem.spectrum import Spectrum, as_spectrum
 
+# Biases and inner products that differ by less, in units of a field, are alike up to rounding.
+ROUNDING = 1e-12
+
 
 class _Rule(pop.Population):
     """What both teachers do once their weights are drawn."""
@@ -182,33 +185,49 @@ class Teacher(_Rule):
         return cls(cls.n_classes if n_classes is None else n_classes, **given)
 
     def __post_init__(self) -> None:
+        """Check what is given, and leave out what makes no difference between classes."""
         k = check_classes(self.n_classes)
-        object.__setattr__(self, "n_classes", k)
+        self._set("n_classes", k)
         self.channel.guess(k)  # says so when the noise leaves no rule
-        R, shares, biases = np.eye(k), None, None
+        R = np.eye(k)
         if self.gram is not None:
             R = pop.check_gram(self.gram, k)
-            T = difference_basis(k)
-            plain = np.abs(T.T @ R @ T - np.eye(k - 1)).max() < 1e-12
-            object.__setattr__(self, "gram", None if plain else pop.as_rows(R))
-            if self.gram is not None and self.features.hidden > 0:
-                raise InvalidInput("a gram needs features that hide nothing of the teacher")
+            self._set("gram", self._gram_unless_plain(R))
+        biases = shares = None
         if self.shares is not None:
-            if self.biases is not None:
-                raise InvalidInput("give biases or shares, not both: each follows from the other")
             shares = pop.check_shares(self.shares, k)
-            biases = biases_for(self.channel, R, shares)
-            if biases is None:
-                raise InvalidInput(
-                    f"no biases give the shares {self.shares} with noise {self.noise.name}"
-                )
-            biases *= math.sqrt(1 - self.features.hidden)
+            biases = self._biases_of_shares(R, shares)
         elif self.biases is not None:
             biases = pop.read_numbers(self.biases, "biases", (k,))
-        if biases is None or np.ptp(biases) < 1e-12:
+        if biases is None or np.ptp(biases) < ROUNDING:
             biases = shares = None
-        for name, value in (("biases", biases), ("shares", shares)):
-            object.__setattr__(self, name, None if value is None else pop.as_rows(value))
+        self._set("biases", pop.as_rows_or_none(biases))
+        self._set("shares", pop.as_rows_or_none(shares))
+
+    def _set(self, name: str, value: object) -> None:
+        """Give a field of this frozen object its checked value."""
+        object.__setattr__(self, name, value)
+
+    def _gram_unless_plain(self, R: Array) -> pop.Rows | None:
+        """Return R (k, k) as it is kept: None where differences of fields do not notice it."""
+        k = len(R)
+        T = difference_basis(k)
+        if np.abs(T.T @ R @ T - np.eye(k - 1)).max() < ROUNDING:
+            return None
+        if self.features.hidden > 0:
+            raise InvalidInput("a gram needs features that hide nothing of the teacher")
+        return pop.as_rows(R)
+
+    def _biases_of_shares(self, R: Array, shares: Array) -> Array:
+        """Return the biases b* (k,) with which fields of covariance R give these shares (k,)."""
+        if self.biases is not None:
+            raise InvalidInput("give biases or shares, not both: each follows from the other")
+        biases = biases_for(self.channel, R, shares)
+        if biases is None:
+            raise InvalidInput(
+                f"no biases give the shares {self.shares} with noise {self.noise.name}"
+            )
+        return biases * math.sqrt(1 - self.features.hidden)
 
     @property
     def symmetric(self) -> bool:  # type: ignore[override]

@@ -211,17 +211,7 @@ def bends(
     if len(grid) < 2 or not lines:
         return []
     across = _positions(grid, log)
-    heights = [point.height for points in lines for point in points.values()]
-    span = max(heights) - min(heights)
-    if span == 0:
-        span = 1.0
-    size: dict[int, float] = {}  # of the bend beside the interval from grid[i] to grid[i + 1]
-    for points in lines:
-        for interval in _intervals_with_an_end(points, len(grid)):
-            size[interval] = BEND_AT_END_OF_LINE
-        for intervals, bend in _visible_bends(points, across, span):
-            for interval in intervals:
-                size[interval] = max(bend, size.get(interval, 0.0))
+    size = _sizes_of_bends(lines, across)
     wide = [i for i in size if across[i + 1] - across[i] > SHORTEST_STEP]
     by_size = sorted(wide, key=lambda i: -size[i])
     return [_middle(grid[i], grid[i + 1], log) for i in by_size]
@@ -254,6 +244,31 @@ def _positions(grid: Sequence[float], log: bool) -> Array:
     if log:
         places = np.log(places)
     return np.asarray((places - places[0]) / (places[-1] - places[0]))
+
+
+def _sizes_of_bends(lines: Sequence[_Line], across: Array) -> dict[int, float]:
+    """Return the size of the largest bend beside each interval that has any.
+
+    Interval i lies between the positions i and i + 1 of `across` (n,).
+    """
+    span = _span(lines)
+    size: dict[int, float] = {}
+    for points in lines:
+        for interval in _intervals_with_an_end(points, len(across)):
+            size[interval] = BEND_AT_END_OF_LINE
+        for intervals, bend in _visible_bends(points, across, span):
+            for interval in intervals:
+                size[interval] = max(bend, size.get(interval, 0.0))
+    return size
+
+
+def _span(lines: Sequence[_Line]) -> float:
+    """Return the height of the picture: from the lowest point to the highest."""
+    heights = [point.height for points in lines for point in points.values()]
+    span = max(heights) - min(heights)
+    if span == 0:
+        return 1.0
+    return span
 
 
 def _intervals_with_an_end(points: _Line, n_grid: int) -> list[int]:
