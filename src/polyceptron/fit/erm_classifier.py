@@ -38,7 +38,7 @@ from polyceptron.fit.held_out import (
     HeldOutLabels,
     HeldOutScores,
     held_out_frame,
-    names_of_unseen,
+    unseen_classes,
 )
 from polyceptron.fit.held_out_problem import (
     HeldOutProblem,
@@ -651,7 +651,8 @@ class ERMClassifier(linear.LinearClassifier):
         DataFrame
             Rows 'error' and 'log_loss' (the loss itself where it models no probabilities): `value`,
             `standard_error`, the interval `low` to `high` of what fresh samples would show, and
-            `status`: 'ok', or 'unknown' with the reason, as for a class that has one sample only.
+            `status`: 'ok', or 'unknown' with the reason, as for a class that has one sample only;
+            then the log-loss of fresh samples has no upper end.
             The errors count that the fits of held-out samples share their training samples.
 
         Examples
@@ -683,7 +684,7 @@ class ERMClassifier(linear.LinearClassifier):
             n_train=path.n_train,
         )
         y_all = problem.data.y
-        unseen = names_of_unseen(y_all, y_all[chosen.at], self.classes_)
+        unseen = unseen_classes(y_all, y_all[chosen.at], self.classes_)
         return held_out_frame(scores, level, unseen)
 
     def _problem_again(self, X: Any, y: Any, sample_weight: Any) -> _FitProblem:

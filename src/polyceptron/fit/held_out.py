@@ -8,12 +8,15 @@ of which the second term is for the training samples that the held-out fits shar
 Bengio, Machine Learning 52, 2003). The interval of the error is Wilson's with so much less samples.
 That of the log-loss has z²/4 mistaken samples added to the held-out ones, as Wilson's has mistakes
 added: where few or none were mistaken, their number is as uncertain as that of rare events.
+
+A class of one sample is never held out and learned at once. Nothing is then known of its loss, so
+that the log-loss may be endless; the error is larger by the share of such classes at most.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -67,15 +70,32 @@ class Interval:
     high: float
 
 
-def held_out_frame(scores: HeldOutScores, level: float, unseen: str) -> pd.DataFrame:
+@dataclass(frozen=True)
+class UnseenClasses:
+    """Classes of which no sample was held out: their names in words, and how many samples."""
+
+    names: str = ""
+    n_samples: int = 0
+
+    def share_at_most(self, n_held_out: int, z: float) -> float:
+        """Return the upper end of Wilson's interval of their share, 0 if there are none."""
+        if self.n_samples == 0:
+            return 0.0
+        n = n_held_out + self.n_samples
+        return _wilson(self.n_samples / n, n, z)[1]
+
+
+def held_out_frame(
+    scores: HeldOutScores, level: float, unseen: UnseenClasses | None = None
+) -> pd.DataFrame:
     """Return the rows 'error' and 'log_loss' with intervals that hold with probability `level`.
 
     Parameters
     ----------
     scores : HeldOutScores
     level : float
-    unseen : str
-        Words for classes that have no held-out sample, empty if every class has some.
+    unseen : UnseenClasses, optional
+        Classes that have no held-out sample.
 
     Returns
     -------
@@ -85,9 +105,16 @@ def held_out_frame(scores: HeldOutScores, level: float, unseen: str) -> pd.DataF
     if not 0 < level < 1:
         raise InvalidInput(f"level must be between 0 and 1, got {level!r}")
     z = float(scipy.stats.norm.isf((1 - level) / 2))
-    status = _status(scores, unseen)
+    unseen = unseen or UnseenClasses()
+    status = _status(scores, unseen.names)
+    error = _error(scores, z)
+    log_loss = _log_loss(scores, z)
+    if status != OK:
+        unseen_share = unseen.share_at_most(scores.losses.size, z)
+        error = replace(error, high=min(error.high + unseen_share, 1.0))
+        log_loss = replace(log_loss, high=math.inf)
     table = {}
-    for name, interval in (("error", _error(scores, z)), ("log_loss", _log_loss(scores, z))):
+    for name, interval in (("error", error), ("log_loss", log_loss)):
         numbers = (interval.value, interval.standard_error, interval.low, interval.high)
         table[name] = (*numbers, status)
     columns = ["value", "standard_error", "low", "high", "status"]
@@ -107,11 +134,16 @@ def _error(scores: HeldOutScores, z: float) -> Interval:
     """Return Wilson's interval of a share of n_effective/inflation samples."""
     p = float(np.average(scores.errors, weights=scores.share))
     n = scores.n_effective / scores.inflation
-    standard_error = math.sqrt(p * (1 - p) / n)
+    low, high = _wilson(p, n, z)
+    return Interval(p, math.sqrt(p * (1 - p) / n), low, high)
+
+
+def _wilson(p: float, n: float, z: float) -> tuple[float, float]:
+    """Return the ends of Wilson's interval around a share p of n samples, z standard errors."""
     shrink = 1 / (1 + z**2 / n)
     middle = shrink * (p + z**2 / (2 * n))
-    half = shrink * math.hypot(z * standard_error, z**2 / (2 * n))
-    return Interval(p, standard_error, max(middle - half, 0.0), min(middle + half, 1.0))
+    half = shrink * z * math.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+    return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 def _log_loss(scores: HeldOutScores, z: float) -> Interval:
@@ -127,8 +159,8 @@ def _log_loss(scores: HeldOutScores, z: float) -> Interval:
     return Interval(mean, standard_error, max(middle - half, 0.0), middle + half)
 
 
-def names_of_unseen(labels: Labels, held_out: Labels, classes: NDArray[np.generic]) -> str:
-    """Return the names of the classes of the samples that no held-out sample has.
+def unseen_classes(labels: Labels, held_out: Labels, classes: NDArray[np.generic]) -> UnseenClasses:
+    """Return the classes of the samples that no held-out sample has.
 
     Parameters
     ----------
@@ -138,14 +170,19 @@ def names_of_unseen(labels: Labels, held_out: Labels, classes: NDArray[np.generi
         Class indices of those that were held out and scored.
     classes : (k,)
         Names of the classes.
+
+    Returns
+    -------
+    UnseenClasses
     """
-    missing = np.setdiff1d(np.unique(labels), np.unique(held_out))
+    missing = np.setdiff1d(labels, held_out)
     if missing.size == 0:
-        return ""
+        return UnseenClasses()
     word = "class"
     if missing.size > 1:
         word = "classes"
-    return f"{word} {', '.join(str(classes[index]) for index in missing)}"
+    names = ", ".join(str(classes[index]) for index in missing)
+    return UnseenClasses(f"{word} {names}", int(np.isin(labels, missing).sum()))
 
 
 @dataclass(frozen=True)

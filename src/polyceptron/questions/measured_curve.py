@@ -5,6 +5,8 @@ training samples are fitted in growing parts, and the held-out ones are tested. 
 from there.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,20 +25,35 @@ SHARES_BY_DEFAULT = np.geomspace(0.1, 1.0, 6)  # of the largest number of traini
 
 @dataclass(frozen=True)
 class MeasuredErrors:
-    """Training sizes (s,), and of the N samples held out, fold after fold, how they fared.
+    """How samples that were held out fared at growing training sizes, fold after fold.
 
-    `wrong` (s, N) is 0 or 1 with NaN where a fit failed, `fold` (N,) the number of its fold,
-    `training` (s, folds) the error on the samples learnt from. If probabilities were asked for,
-    `losses` (s, N) are minus the logarithms of the labels', and at the largest size `chances`
-    (N, k) are all of them; `index` (N,) says which samples these are.
+    Attributes
+    ----------
+    sizes : array (s,)
+        Numbers of training samples, rising.
+    wrong : array (s, N)
+        0 or 1 for each of the N samples held out, NaN where a fit failed.
+    fold : array (N,)
+        The number of each sample's fold.
+    training : array (s, folds)
+        The error on the samples learnt from.
+    losses : array (s, N)
+        Minus the logarithms of the labels' probabilities; NaN if they were not asked for.
+    training_losses : array (s, folds)
+        Their means on the samples learnt from.
+    chances : array (N, k)
+        All probabilities at the largest size; 0 if they were not asked for.
+    index : array (N,)
+        The place of each sample in the data.
     """
 
     sizes: Whole
     wrong: Array
     fold: Whole
     training: Array
-    chances: Array
     losses: Array
+    training_losses: Array
+    chances: Array
     index: Whole
 
     @property
@@ -90,23 +107,14 @@ def measure_errors(
     MeasuredErrors
         Without the sizes at which nothing could be fitted (of one class only, for example).
     """
-    from joblib import Parallel, delayed
     from sklearn.model_selection import check_cv
-    from sklearn.utils import check_random_state
 
     if isinstance(cv, int):
         cv = _stratified(cv, y, random_state)
     splits = list(check_cv(cv, y, classifier=True).split(X, y))
     sizes = _counts(train_sizes, largest=min(len(train) for train, _ in splits))
-    rng = check_random_state(random_state)
-    work = []
-    for train, test in splits:
-        order = _every_class_first(train[rng.permutation(train.size)], y)
-        work.append(delayed(_measure_fold)(clf, X, y, order, test, sizes, chances))
-    folds: list[_Fold] = []
-    for fold in Parallel(n_jobs=n_jobs, return_as="generator")(work):
-        folds.append(fold)
-        progress(f"measuring the learning curve, {len(folds)} of {len(splits)} parts done")
+    work = _FoldWork(clf, X, y, sizes, chances)
+    folds = _measured_folds(work, splits, random_state, n_jobs, progress)
     wrong = np.concatenate([fold.wrong for fold in folds], axis=1)
     fitted = np.isfinite(wrong).any(1)
     if not fitted.any():
@@ -116,10 +124,34 @@ def measure_errors(
         wrong=wrong[fitted],
         fold=np.repeat(np.arange(len(splits)), [test.size for _, test in splits]),
         training=np.stack([fold.training for fold in folds], axis=1)[fitted],
-        chances=np.concatenate([fold.chances for fold in folds]),
         losses=np.concatenate([fold.losses for fold in folds], axis=1)[fitted],
+        training_losses=np.stack([fold.training_losses for fold in folds], axis=1)[fitted],
+        chances=np.concatenate([fold.chances for fold in folds]),
         index=np.concatenate([test for _, test in splits]),
     )
+
+
+def _measured_folds(
+    work: _FoldWork,
+    splits: list[tuple[Whole, Whole]],
+    random_state: Any,
+    n_jobs: int | None,
+    progress: Callable[[str], None],
+) -> list[_Fold]:
+    """Measure each fold, some of them at a time, and tell the progress."""
+    from joblib import Parallel, delayed
+    from sklearn.utils import check_random_state
+
+    rng = check_random_state(random_state)
+    tasks = []
+    for train, test in splits:
+        order = _every_class_first(train[rng.permutation(train.size)], work.y)
+        tasks.append(delayed(work.measure)(order, test))
+    folds: list[_Fold] = []
+    for fold in Parallel(n_jobs=n_jobs, return_as="generator")(tasks):
+        folds.append(fold)
+        progress(f"measuring the learning curve, {len(folds)} of {len(splits)} parts done")
+    return folds
 
 
 def _stratified(n_folds: int, y: NDArray[Any], random_state: Any) -> Any:
@@ -167,38 +199,65 @@ class _Fold(NamedTuple):
 
     wrong: Array  # (s, t)
     training: Array  # (s,)
-    chances: Array  # (t, k)
     losses: Array  # (s, t)
+    training_losses: Array  # (s,)
+    chances: Array  # (t, k)
 
 
-def _measure_fold(
-    clf: Any, X: Any, y: NDArray[Any], order: Whole, test: Whole, sizes: Whole, chances: bool
-) -> _Fold:
-    """Fit the first samples of `order` at each size, and test them on `test` (t,)."""
-    from sklearn.base import clone
+class _FoldWork(NamedTuple):
+    """What is fitted to which samples, and whether probabilities are asked for."""
 
-    classes = np.unique(y)
-    label = np.searchsorted(classes, y[test])
-    wrong = np.full((sizes.size, test.size), np.nan)
-    losses = np.full((sizes.size, test.size), np.nan)
-    training = np.full(sizes.size, np.nan)
-    p = np.zeros((test.size, classes.size))
+    clf: Any
+    X: Any
+    y: NDArray[Any]
+    sizes: Whole
+    chances: bool
+
+    def measure(self, order: Whole, test: Whole) -> _Fold:
+        """Fit the first samples of `order` at each size, and test them on `test` (t,)."""
+        from sklearn.base import clone
+
+        n_sizes = self.sizes.size
+        fold = _Fold(
+            wrong=np.full((n_sizes, test.size), np.nan),
+            training=np.full(n_sizes, np.nan),
+            losses=np.full((n_sizes, test.size), np.nan),
+            training_losses=np.full(n_sizes, np.nan),
+            chances=np.zeros((test.size, np.unique(self.y).size)),
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of convergence, ridges and categories
+            for row, size in enumerate(self.sizes):
+                part = order[:size]
+                try:
+                    fit = clone(self.clf).fit(_rows_of(self.X, part), self.y[part])
+                except ValueError:  # so few samples hold one class only
+                    continue
+                fold.training[row] = np.mean(self._wrong(fit, part))
+                if self.chances:
+                    p, fold.losses[row] = self._chances_and_losses(fit, test)
+                    fold.chances[:] = p
+                    fold.wrong[row] = np.unique(self.y)[p.argmax(1)] != self.y[test]
+                    fold.training_losses[row] = self._chances_and_losses(fit, part)[1].mean()
+                else:
+                    fold.wrong[row] = self._wrong(fit, test)
+        return fold
+
+    def _wrong(self, fit: Any, part: Whole) -> NDArray[np.bool_]:
+        """Return whether the fit is wrong on each sample of a part (t,)."""
+        return np.asarray(fit.predict(_rows_of(self.X, part)) != self.y[part])
+
+    def _chances_and_losses(self, fit: Any, part: Whole) -> tuple[Array, Array]:
+        """Return the probabilities (t, k) on a part of the samples, and −ln of the labels' (t,)."""
+        classes = np.unique(self.y)
+        p = np.zeros((part.size, classes.size))
+        p[:, np.searchsorted(classes, fit.classes_)] = fit.predict_proba(_rows_of(self.X, part))
+        p_label = p[np.arange(part.size), np.searchsorted(classes, self.y[part])]
+        return p, -np.log(np.maximum(p_label, SMALLEST_PROBABILITY))
+
+
+def _rows_of(X: Any, rows: Whole) -> Any:
+    """Return rows of an array, of a sparse matrix or of a data frame."""
     if hasattr(X, "iloc"):
-        X = X.iloc
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of convergence, ridges and categories
-        for row, size in enumerate(sizes):
-            part = order[:size]
-            try:
-                fit = clone(clf).fit(X[part], y[part])
-            except ValueError:  # so few samples hold one class only
-                continue
-            if chances:
-                p[:, np.searchsorted(classes, fit.classes_)] = fit.predict_proba(X[test])
-                p_label = p[np.arange(test.size), label]
-                losses[row] = -np.log(np.maximum(p_label, SMALLEST_PROBABILITY))
-                wrong[row] = p.argmax(1) != label
-            else:
-                wrong[row] = fit.predict(X[test]) != y[test]
-            training[row] = np.mean(fit.predict(X[part]) != y[part])
-    return _Fold(wrong, training, p, losses)
+        return X.iloc[rows]
+    return X[rows]

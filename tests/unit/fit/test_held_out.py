@@ -25,7 +25,7 @@ def test_wilson_interval_without_the_correlation_of_folds():
     errors = np.zeros(200)
     errors[:13] = 1
     scores = HeldOutScores(np.ones(200), 3.0, errors, np.ones(200), n_train=1e12)
-    table = held_out_frame(scores, 0.9, "")
+    table = held_out_frame(scores, 0.9)
     expected = scipy.stats.binomtest(13, 200).proportion_ci(0.9, method="wilson")
     assert table.loc["error", ["low", "high"]].tolist() == pytest.approx(list(expected), rel=1e-9)
 
@@ -38,7 +38,7 @@ def test_shared_training_samples_widen_the_interval():
     alone = HeldOutScores(losses, 2.0, errors, np.ones(200), n_train=1e12)
     shared = HeldOutScores(losses, 2.0, errors, np.ones(200), n_train=200)
     half = HeldOutScores(losses[::2], 2.0, errors[::2], np.ones(100), n_train=1e12)
-    first, second, third = (held_out_frame(s, 0.95, "") for s in (alone, shared, half))
+    first, second, third = (held_out_frame(s, 0.95) for s in (alone, shared, half))
     for name in ("error", "log_loss"):
         ratio = second.standard_error[name] / first.standard_error[name]
         assert ratio == pytest.approx(math.sqrt(2))
@@ -50,7 +50,7 @@ def test_no_mistakes_leave_room_for_some():
     """Without a mistake among n samples the rule of three allows 3/n of them."""
     n = 300
     scores = HeldOutScores(np.full(n, 0.01), 5.0, np.zeros(n), np.ones(n), n_train=n - 1)
-    table = held_out_frame(scores, 0.95, "")
+    table = held_out_frame(scores, 0.95)
     assert table.loc["error", "high"] > 3 / n
     assert table.loc["log_loss", "high"] > 0.01 + 5.0 * 3 / n
     assert table.loc["log_loss", "value"] == pytest.approx(0.01)
@@ -62,7 +62,7 @@ def test_weights_count_as_copies():
     errors = (losses > 1).astype(float)
     whole = HeldOutScores(losses, 2.0, errors, np.full(40, 1.0), 39)
     scaled = HeldOutScores(losses, 2.0, errors, np.full(40, 7.0), 39)
-    first, second = (held_out_frame(s, 0.95, "") for s in (whole, scaled))
+    first, second = (held_out_frame(s, 0.95) for s in (whole, scaled))
     numbers = ["value", "standard_error", "low", "high"]
     np.testing.assert_allclose(
         first[numbers].to_numpy(float), second[numbers].to_numpy(float), rtol=1e-9
@@ -75,6 +75,11 @@ def test_a_class_of_one_sample_is_unknown():
     model = pc.ERMClassifier().fit(X[kept], y[kept])
     table = model.held_out_scores(X[kept], y[kept])
     assert set(table.status) == {"unknown for class 2: too few samples to hold one out"}
+    assert table.high["log_loss"] == math.inf
+    without = model.fit(X[:100], y[:100]).held_out_scores(X[:100], y[:100])
+    share_of_one = scipy.stats.binomtest(1, 101).proportion_ci(method="wilson").high
+    assert table.high["error"] > without.high["error"] + 0.9 * share_of_one
+    assert np.isfinite(without.high["log_loss"])
     assert set(pc.ERMClassifier().fit(X, y).held_out_scores(X, y).status) == {"ok"}
     few = np.r_[0:3, 50:53]
     table = pc.ERMClassifier().fit(X[few], y[few]).held_out_scores(X[few], y[few])

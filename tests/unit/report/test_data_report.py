@@ -19,8 +19,8 @@ from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
 from polyceptron.problem import Teacher
 from polyceptron.questions.forecast import forecast
-from polyceptron.report.data.alarms import find_alarms
-from polyceptron.report.data.measuring import Measured, measure
+from polyceptron.report.data.alarms import find_alarms, no_ridge_alarm
+from polyceptron.report.data.measuring import Measured, _Measurement, measure
 from polyceptron.report.data.page import report_html, report_json, report_text
 from polyceptron.report.data.reading import read_samples
 from polyceptron.report.data.report import DataReport, data_report
@@ -389,9 +389,11 @@ def written():
             "dash": [str(value) for value in dash],
             "kind": rng.choice(["+", "-"], 60),
             "label": ["yes", "no", "perhaps"] * 20,
+            "price": [f"{value / 100:.2f} €" for value in amount],
         }
     )
     frame.loc[[4, 9], "dash"] = "-"
+    frame.loc[0, "price"] = "?"
     frame.loc[5, "kind"] = "?"
     return frame, amount, share, dash
 
@@ -400,6 +402,8 @@ def written():
     ("name", "separator", "encoding", "read_as"),
     [
         ("a.csv", ",", "utf-8", ""),
+        ("a.csv", ",", "cp1252", "letters in Latin-1 of Windows"),
+        ("a.txt", "\t", "utf-16", "columns separated by tabs and letters in UTF-16"),
         ("a.csv.gz", ",", "utf-8", ""),
         ("a.tsv", "\t", "utf-8", "columns separated by tabs"),
         ("a.txt", "\t", "utf-8", "columns separated by tabs"),
@@ -410,7 +414,8 @@ def written():
 )
 def test_texts_as_people_have_them(tmp_path, written, name, separator, encoding, read_as):
     frame, amount, share, dash = written
-    frame = frame.rename(columns={"amount": "größe"}) if encoding == "latin-1" else frame
+    if encoding == "latin-1":  # it has no euro sign
+        frame = frame.rename(columns={"amount": "größe"}).replace({"price": " €"}, "£", regex=True)
     frame.to_csv(tmp_path / name, sep=separator, encoding=encoding, index=False)
     table = read_samples(tmp_path / name, "label", missing="fill")
     assert table.read_as == read_as
@@ -422,10 +427,22 @@ def test_texts_as_people_have_them(tmp_path, written, name, separator, encoding,
     np.testing.assert_allclose(table.X["dash"][~holes], dash[~holes])
     assert table.categories == ("kind",)  # "-" is a sign here, not a hole
     assert set(table.X["kind"].dropna()) == {"+", "-"}
-    assert table.filled == {"dash": 2, "kind": 1}
-    assert table.understood["share"].endswith("%")
-    assert table.understood["dash"] == "-"
-    assert table.understood["kind"] == "?"
+    np.testing.assert_allclose(table.X["price"][1:], amount[1:] / 100)
+    assert table.filled == {"dash": 2, "kind": 1, "price": 1}
+    assert re.fullmatch(r"'[\d.]+ %' as a number", table.understood["share"])
+    assert table.understood["dash"] == "'-' as missing"
+    assert table.understood["kind"] == "'?' as missing"
+    assert re.fullmatch(r"'[\d.]+ ?[€£]' as a number, '\?' as missing", table.understood["price"])
+
+
+def test_letters_that_are_not_utf_8_late_in_a_file(tmp_path):
+    """Only the beginning of a file is looked at to find its encoding."""
+    words = np.array(["red"] * 29_996 + ["grün"] * 4)
+    frame = pd.DataFrame({"colour": words, "label": np.arange(30_000) % 2})
+    frame.to_csv(tmp_path / "late.csv", index=False, encoding="latin-1")
+    table = read_samples(tmp_path / "late.csv", "label")
+    assert table.X["colour"].iloc[-1] == "grün"
+    assert table.read_as == "letters in Latin-1"
 
 
 def test_spreadsheets_and_feather_hold_the_same(tmp_path, written):
@@ -454,6 +471,8 @@ def test_an_index_with_gaps_is_left_out(written):
     kept = frame.drop(index=[3, 17, 40]).reset_index()
     table = read_samples(kept, "label", missing="fill")
     assert table.left_out == {"index": "it numbers the rows"}
+    shuffled = kept.sample(frac=1, random_state=0)
+    assert read_samples(shuffled, "label", missing="fill").left_out == table.left_out
     renamed = kept.rename(columns={"index": "height"})
     assert "height" in read_samples(renamed, "label", missing="fill").X
 
@@ -528,3 +547,18 @@ def test_alarms_stand_before_every_number(measured):
     assert report.alarms == ("x alone decides the label.",)
     assert report.headline[2].startswith("Distrust the numbers until the alarms")
     assert str(report).index("Look at this first") < str(report).index("The data")
+
+
+def test_a_ridge_that_is_next_to_none_is_an_alarm(monkeypatch):
+    (alarm,) = no_ridge_alarm(1e8)
+    assert alarm.text.startswith("Almost no ridge is wanted (C = 1e+08")
+    assert no_ridge_alarm(1.0) == []
+    monkeypatch.setattr("polyceptron.report.data.alarms.LARGE_C", 1e-3)
+    rng = np.random.default_rng(4)
+    y = np.arange(120) % 2
+    frame = pd.DataFrame(rng.standard_normal((120, 2)) + y[:, None]).assign(label=y)
+    steps = _Measurement(read_samples(frame, "label"), 0, lambda text: None)
+    steps.look_at_columns()
+    steps.encode()
+    steps.choose_ridge()
+    assert [alarm["kind"] for alarm in steps.tables["alarms"]] == ["no ridge"]

@@ -24,6 +24,7 @@ LEAVES_PER_CLASS = 4  # of the tree that decides by one column
 # A value so many times as far from the median as the median distance is wild.
 WILD_DISTANCE = 1e6
 FEWEST_PER_CLASS = 5
+LARGE_C = 1e6  # on features of variance 1
 SHARE_OF_COPIES = 0.01  # of the rows
 
 
@@ -146,6 +147,18 @@ def _rare_classes(y: AnyArray) -> list[Alarm]:
         "such a class is recognised."
     )
     return [Alarm("rare", text)]
+
+
+def no_ridge_alarm(C: float) -> list[Alarm]:
+    """Say that the ridge that predicts best is next to none, C being that of scikit-learn."""
+    if C <= LARGE_C:
+        return []
+    text = (
+        f"Almost no ridge is wanted (C = {C:.1g} in scikit-learn's units): either samples are many "
+        "for their features, or the classes are separated so easily that something may give the "
+        "label away. Probabilities are then close to 0 and 1."
+    )
+    return [Alarm("no ridge", text)]
 
 
 def _listed(names: list[str]) -> str:

@@ -67,7 +67,8 @@ def _role_of_numbers(column: Column, keep: bool, name: str) -> str:
 def _numbers_the_rows(column: Column, name: str) -> bool:
     """Return whether every row has a whole number of its own, without gaps or under such a name.
 
-    An index that was saved as a column has gaps where rows were dropped before.
+    An index that was saved as a column has gaps where rows were dropped before, and any order where
+    they were shuffled.
     """
     n_rows = len(column)
     if n_rows < FEWEST_ROWS_OF_AN_INDEX or column.nunique() != n_rows:
@@ -76,7 +77,7 @@ def _numbers_the_rows(column: Column, name: str) -> bool:
         return False
     without_gaps = column.max() - column.min() == n_rows - 1
     has_its_name = NAME_OF_AN_INDEX.fullmatch(name.strip()) is not None
-    return bool(without_gaps or (has_its_name and column.is_monotonic_increasing))
+    return bool(without_gaps or has_its_name)
 
 
 def _reason_against_text(column: Column, n_distinct: int) -> str:
@@ -154,7 +155,7 @@ def read_written_numbers(features: pd.DataFrame) -> dict[str, str]:
     Returns
     -------
     dict
-        For each column that was replaced, an example of its text.
+        An example of the text of each column that was replaced, but for plain numbers.
     """
     understood: dict[str, str] = {}
     for name in features.select_dtypes(exclude=["number", "bool", "datetime"]):
@@ -163,7 +164,9 @@ def read_written_numbers(features: pd.DataFrame) -> dict[str, str]:
         numbers = seen.map(_written_number)
         if len(seen) and numbers.notna().all():
             features[name] = numbers.astype(float).reindex(text.index)
-            understood[str(name)] = _example(seen)
+            dressed = seen[pd.to_numeric(seen, errors="coerce").isna()]
+            if len(dressed):
+                understood[str(name)] = str(dressed.iloc[0])
     return understood
 
 
@@ -188,9 +191,3 @@ def _written_number(text: str) -> float | None:
         return sign * float(bare)
     except ValueError:
         return None
-
-
-def _example(seen: Column) -> str:
-    """Return the first text that is more than a plain number, to show what was understood."""
-    dressed = seen[pd.to_numeric(seen, errors="coerce").isna()]
-    return str(dressed.iloc[0] if len(dressed) else seen.iloc[0])

@@ -33,7 +33,7 @@ from polyceptron.questions.forecast import forecast
 from polyceptron.questions.measured_curve import MeasuredErrors, measure_errors
 from polyceptron.questions.teacher_of_data import fit_model
 from polyceptron.questions.twins import twin_report
-from polyceptron.report.data.alarms import find_alarms
+from polyceptron.report.data.alarms import find_alarms, no_ridge_alarm
 from polyceptron.report.data.reading import Table
 from polyceptron.rows import Row
 from polyceptron.sides.generalisation import error_floor
@@ -219,6 +219,7 @@ class _Measurement:
             "scaling_score": scores[fit.scaling_][0],
             "other_score": scores.get(other, (math.nan, 0.0))[0],
         }
+        self.tables["alarms"] += [alarm._asdict() for alarm in no_ridge_alarm(self.numbers["C"])]
         self._test_features(fit)
 
     def _test_features(self, fit: ERMClassifier) -> None:

@@ -198,4 +198,4 @@ def _all_numbers(measured: Measured) -> str:
 
 
 def _template(name: str) -> Template:
-    return Template(files("polyceptron.report.data").joinpath(name).read_text("utf-8"))
+    return Template(files(__package__).joinpath(name).read_text("utf-8"))

@@ -69,7 +69,7 @@ class Table:
     dropped_rows : int
         Rows left out because they had missing values.
     understood : dict
-        For each column of text that was read as numbers, or as missing values, an example.
+        For each column of text that was read as numbers, or as missing values, an example of each.
     read_as : str
         What was assumed of a file of text; empty for UTF-8 with commas.
     """
@@ -126,29 +126,24 @@ def read_samples(
     Table
     """
     check_choice("missing", missing, MISSING)
-    name, frame, is_text = _frame_of(source, target)
-    if not target and isinstance(source, Path) and kind_of_file(source) == ".npz":
-        target = "y"
-    target = _check_names(frame, name, target, (*drop, *keep))
+    given = _open(source, target)
+    frame = given.frame
+    target = _check_names(frame, given.name, given.target, (*drop, *keep))
     features = frame.drop(columns=[target, *drop])
     if features.shape[1] == 0:
         raise InvalidInput("there are no features: every column is the target or dropped")
     columns = _sorted_columns(features, keep)
-    kept_rows = np.full(len(frame), True)
-    if missing == "drop-rows":
-        kept_rows = columns.used.notna().all(axis=1).to_numpy()
-    used = columns.used[kept_rows]
-    if used.empty and len(used.columns):
-        raise InvalidInput("every row has missing values: give --missing fill, or --drop")
-    labels = frame[target][kept_rows]
-    if is_text and labels.dtype == object:  # pandas may read a part as numbers
+    is_kept = _kept_rows(columns.used, missing)
+    used = columns.used[is_kept]
+    labels = frame[target][is_kept]
+    if given.is_text and labels.dtype == object:  # pandas may read a part as numbers
         labels = labels.map(str, na_action="ignore")
-    holes = {str(name): int(count) for name, count in used.isna().sum().items() if count}
+    holes = _missing_counts(used)
     X = {str(name): column_values(used[name], columns.roles[str(name)]) for name in used}
     complaints = [
         *_repeated_names(frame.attrs.get("names", {})),
         *_wrong_labels(labels, target, keep),
-        *(_missing_values(used, holes) if missing == "refuse" else []),
+        *_missing_values(used, holes, missing),
         *_infinite_values(X),
         *_nothing_left(X, columns.left_out),
     ]
@@ -157,15 +152,50 @@ def read_samples(
     return Table(
         X=pd.DataFrame(X),
         y=_plain_labels(labels),
-        source=name,
+        source=given.name,
         target=target,
         categories=tuple(name for name in X if columns.roles[name] == CATEGORY),
         left_out=columns.left_out,
         filled=holes,
-        dropped_rows=int((~kept_rows).sum()),
+        dropped_rows=int((~is_kept).sum()),
         understood={name: text for name, text in columns.understood.items() if name in X},
         read_as=frame.attrs.get("read_as", ""),
     )
+
+
+class _Source(NamedTuple):
+    """What a user gave: the name of the table, its columns, whether it was text, the target."""
+
+    name: str
+    frame: pd.DataFrame
+    is_text: bool
+    target: str | None
+
+
+def _open(source: Path | pd.DataFrame, target: str | None) -> _Source:
+    """Return the columns of a file or of a data frame; the target of an .npz file is 'y'."""
+    if isinstance(source, pd.DataFrame):
+        return _Source("the table", source.copy(), False, target)
+    check_readable(source, "table")
+    kind = kind_of_file(source)
+    if kind == ".npz" and not target:
+        target = "y"
+    return _Source(source.name, read_frame(source, target), kind in TEXT_KINDS, target)
+
+
+def _kept_rows(used: pd.DataFrame, missing: str) -> NDArray[np.bool_]:
+    """Return which rows (n,) are used: without "drop-rows" all of them."""
+    is_kept = np.full(len(used), True)
+    if missing == "drop-rows":
+        is_kept = used.notna().all(axis=1).to_numpy()
+    if len(used.columns) and not is_kept.any():
+        raise InvalidInput("every row has missing values: give --missing fill, or --drop")
+    return is_kept
+
+
+def _missing_counts(used: pd.DataFrame) -> dict[str, int]:
+    """Return how many values are missing in each column that misses some."""
+    return {str(name): int(count) for name, count in used.isna().sum().items() if count}
 
 
 class _Columns(NamedTuple):
@@ -191,20 +221,14 @@ class _Columns(NamedTuple):
 def _sorted_columns(features: pd.DataFrame, keep: Sequence[str]) -> _Columns:
     """Return the columns by their roles; text that stands for numbers is replaced in place."""
     missing_words = mark_missing_words(features)
-    understood = read_written_numbers(features) | missing_words
+    written_numbers = read_written_numbers(features)
+    understood = {name: f"{text!r} as a number" for name, text in written_numbers.items()}
+    for name, word in missing_words.items():
+        before = f"{understood[name]}, " if name in understood else ""
+        understood[name] = f"{before}{word!r} as missing"
     roles = {str(name): column_role(features[name], name in keep, str(name)) for name in features}
     left_out = {name: role for name, role in roles.items() if role not in (NUMBER, CATEGORY)}
     return _Columns(features.drop(columns=list(left_out)), roles, left_out, understood)
-
-
-def _frame_of(source: Path | pd.DataFrame, target: str | None) -> tuple[str, pd.DataFrame, bool]:
-    """Return the name of the table, its columns, and whether it was a text."""
-    if isinstance(source, pd.DataFrame):
-        return "the table", source.copy(), False
-    check_readable(source, "table")
-    kind = kind_of_file(source)
-    frame = read_frame(source, target or "y")
-    return source.name, frame, kind in TEXT_KINDS
 
 
 def _plain_labels(labels: Column) -> NDArray[Any]:
@@ -238,8 +262,10 @@ def _repeated_names(counts: Mapping[str, int]) -> list[str]:
     ]
 
 
-def _missing_values(used: pd.DataFrame, holes: Mapping[str, int]) -> list[str]:
-    """Say which columns have missing values, and what to do about it."""
+def _missing_values(used: pd.DataFrame, holes: Mapping[str, int], missing: str) -> list[str]:
+    """Say which columns have missing values, where they are refused, and what to do about it."""
+    if missing != "refuse":
+        return []
     complaints = []
     for name, count in holes.items():
         first_row = int(used[name].isna().to_numpy().argmax()) + 1

@@ -15,7 +15,6 @@ from polyceptron.report.data.measuring import Measured, Numbers
 ALARMS = "Look at this first"
 SUMMARY = "In short"
 CLEARLY = 2.0  # standard errors
-LARGE_C = 1e6  # of scikit-learn, on standardised features
 NOT_GAUSSIAN_KURTOSIS = 0.5
 UNEVEN = 1.2  # times the share of equal classes
 LOW_RECALL = 0.5
@@ -47,7 +46,7 @@ def sentences(measured: Measured) -> list[Sentence]:
 
 
 def _templates() -> dict[str, dict[str, list[str]]]:
-    text = files("polyceptron.report.data").joinpath("sentences.toml").read_text("utf-8")
+    text = files(__package__).joinpath("sentences.toml").read_text("utf-8")
     return tomllib.loads(text)
 
 
@@ -128,7 +127,7 @@ def _scaling(v: Numbers) -> dict[str, bool]:
     if not math.isnan(v["other_score"]):
         scaling += "_compared"
     names = ("standard", "standard_compared", "global", "global_compared")
-    return {**{name: name == scaling for name in names}, "no_ridge": v["C"] > LARGE_C}
+    return {name: name == scaling for name in names}
 
 
 def _theory(v: Numbers) -> dict[str, bool]:

@@ -4,8 +4,10 @@
 how often each column name stands in the file, `read_as` what was assumed to read it.
 """
 
+import codecs
 import csv
 import gzip
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +16,18 @@ import pandas as pd
 from polyceptron.data.labels import label_values
 from polyceptron.errors import InvalidInput
 from polyceptron.files import DAMAGED_FILE_ERRORS, check_archive
+from polyceptron.numerics import AnyArray
 
 TEXT_KINDS = (".csv", ".tsv", ".txt")
 KINDS = (*TEXT_KINDS, ".xlsx", ".parquet", ".feather", ".npz")
 # An archive may take this share of the memory: its arrays are copied several times.
 SHARE_OF_MEMORY = 1 / 8
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+UTF_8 = "utf-8-sig"  # with or without a mark at the start
+UTF_16 = "utf-16"
+LATIN_1 = "latin-1"
+WINDOWS = "cp1252"
+NAMES_OF_ENCODINGS = {UTF_16: "UTF-16", LATIN_1: "Latin-1", WINDOWS: "Latin-1 of Windows"}
 BYTES_LOOKED_AT = 65_536  # of a text, to find its encoding and its separator
 INSTALL = {
     ".xlsx": "reading .xlsx needs openpyxl: install it with pip",
@@ -70,6 +78,19 @@ def _read_text(path: Path) -> pd.DataFrame:
     start = _first_bytes(path)
     encoding = _encoding(start)
     separator = _separator(start.decode(encoding, errors="ignore"))
+    try:
+        frame = _read_separated(path, separator, encoding)
+    except UnicodeDecodeError:  # the first letter that is not UTF-8 comes late in the file
+        if encoding != UTF_8 or b"\x00" in start:
+            raise
+        encoding = LATIN_1
+        frame = _read_separated(path, separator, encoding)
+    frame.attrs["read_as"] = _words_of_reading(separator, encoding)
+    return frame
+
+
+def _read_separated(path: Path, separator: str, encoding: str) -> pd.DataFrame:
+    """Return the columns between separators; beside semicolons a comma is a decimal sign."""
     frame = pd.read_csv(path, sep=separator, encoding=encoding)
     if separator == ";":
         with_decimal_comma = pd.read_csv(path, sep=separator, encoding=encoding, decimal=",")
@@ -79,11 +100,11 @@ def _read_text(path: Path) -> pd.DataFrame:
         path, sep=separator, encoding=encoding, header=None, nrows=1, dtype=str
     ).iloc[0]
     frame.attrs["names"] = header.value_counts().to_dict()
-    frame.attrs["read_as"] = _words_of_reading(separator, encoding)
     return frame
 
 
 def _first_bytes(path: Path) -> bytes:
+    """Return the beginning of a text, which may be compressed."""
     if path.suffix.lower() == ".gz":
         with gzip.open(path) as file:
             return file.read(BYTES_LOOKED_AT)
@@ -92,17 +113,26 @@ def _first_bytes(path: Path) -> bytes:
 
 
 def _encoding(start: bytes) -> str:
-    """Return UTF-8 where the text is that, else Latin-1, which every text of bytes can be.
+    """Return the encoding of a text that begins with these bytes.
 
-    Bytes that no text has are left to UTF-8, which refuses them.
+    It is UTF-16 if a mark says so, as in the "Unicode text" of spreadsheets, and UTF-8 where the
+    bytes are that; else Latin-1, in which every byte is a letter, or its extension by Windows where
+    bytes stand for the letters that it adds. Bytes that no text has are left to UTF-8, which
+    refuses them.
     """
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return UTF_16
     if b"\x00" in start:
-        return "utf-8"
-    try:
-        start[: start.rfind(b"\n") + 1].decode("utf-8")
-    except UnicodeDecodeError:
-        return "latin-1"
-    return "utf-8-sig"
+        return UTF_8
+    whole_lines = start[: start.rfind(b"\n") + 1]
+    for encoding in (UTF_8, WINDOWS):
+        try:
+            text = whole_lines.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if encoding == UTF_8 or text != whole_lines.decode(LATIN_1):
+            return encoding
+    return LATIN_1
 
 
 def _separator(text: str) -> str:
@@ -125,37 +155,47 @@ def _words_of_reading(separator: str, encoding: str) -> str:
     words = []
     if separator != ",":
         words.append(f"columns separated by {SEPARATORS[separator]}")
-    if encoding == "latin-1":
-        words.append("letters in Latin-1")
+    if encoding in NAMES_OF_ENCODINGS:
+        words.append(f"letters in {NAMES_OF_ENCODINGS[encoding]}")
     return " and ".join(words)
 
 
 def _read_arrays(path: Path, target: str) -> pd.DataFrame:
     """Return the array `X`, or the only matrix of the file, with the labels `target`."""
-    check_archive(path, "table", share=SHARE_OF_MEMORY)
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-    except DAMAGED_FILE_ERRORS as error:
-        raise _unreadable(path, ".npz", error) from None
-    matrices = [name for name, array in arrays.items() if array.ndim == 2]
-    chosen = None
-    if "X" in matrices:
-        chosen = "X"
-    elif len(matrices) == 1:
-        chosen = matrices[0]
-    if target not in arrays or chosen is None:
+    arrays = _stored_arrays(path)
+    name = _name_of_matrix(arrays)
+    if target not in arrays or name is None:
         raise InvalidInput(
             f"an .npz file needs a matrix 'X' and labels {target!r} (or --target); "
             f"{path.name!r} has {', '.join(arrays) or 'nothing'}"
         )
-    X = arrays[chosen]
+    X = arrays[name]
     y = arrays[target]
     if y.dtype.kind != "f":  # how many floats are missing is told with the other complaints
         label_values(y, name=f"the target {target!r}")
     if y.shape != X.shape[:1]:
-        raise InvalidInput(f"{target!r} has the shape {y.shape} for {X.shape[0]} rows of {chosen}")
+        raise InvalidInput(f"{target!r} has the shape {y.shape} for {X.shape[0]} rows of {name}")
     return pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])]).assign(**{target: y})
+
+
+def _stored_arrays(path: Path) -> dict[str, AnyArray]:
+    """Return the arrays of an .npz file by name; one that is too large or damaged is refused."""
+    check_archive(path, "table", share=SHARE_OF_MEMORY)
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except DAMAGED_FILE_ERRORS as error:
+        raise _unreadable(path, ".npz", error) from None
+
+
+def _name_of_matrix(arrays: Mapping[str, AnyArray]) -> str | None:
+    """Return 'X' or the name of the only matrix; None where there is none, or several."""
+    matrices = [name for name, array in arrays.items() if array.ndim == 2]
+    if "X" in matrices:
+        return "X"
+    if len(matrices) == 1:
+        return matrices[0]
+    return None
 
 
 NAMES_OF_KINDS = {".parquet": "Parquet", ".feather": "Feather", ".xlsx": "a spreadsheet"}
