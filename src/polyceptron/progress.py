@@ -225,6 +225,7 @@ def _printed_now_and_then(line: _StatusLine) -> Iterator[None]:
     over = threading.Event()
 
     def repeat() -> None:
+        """Print the line again and again until the work is over."""
         pause = SECONDS_TO_FIRST_LINE
         while not over.wait(pause):
             say(f"{line.text()} ...")

@@ -71,6 +71,7 @@ def with_one_blas_thread(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def called(*args: P.args, **options: P.kwargs) -> T:
+        """Call the function on one BLAS thread, with underflow as meant."""
         with one_blas_thread(), np.errstate(under="ignore"):
             return function(*args, **options)
 

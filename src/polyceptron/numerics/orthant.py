@@ -88,6 +88,7 @@ def argmax_orthant(
     diagonal = np.empty((n, k))
 
     def work(rows: slice) -> None:
+        """Fill the results of a block of rows."""
         v_here = v
         if v.ndim > 0:
             v_here = v[rows]
@@ -348,6 +349,7 @@ def _winning_of_many(gaps: Array, s: float, order: int) -> Winning:
     slopes = np.empty(gaps.shape)
 
     def work(rows: slice) -> None:
+        """Fill the results of a block of rows."""
         T, log_weight, log_scale = _nodes(a[rows], None, order)
         x = a[rows, None, :] + T[:, :, None]
         cdf = ndtr(x)

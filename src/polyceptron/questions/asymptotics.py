@@ -274,6 +274,7 @@ def _solved_points(
         rows.append(row)
 
     def column(name: str) -> Array:
+        """Return a column of the rows, NaN where one has no such number."""
         return np.array([float(row.get(name, math.nan)) for row in rows])
 
     error = column("generalisation_error")
@@ -289,6 +290,7 @@ def _extrapolated_floor(points: _Points) -> _Number:
     far = points.error[-1]
 
     def through(i: int) -> float:
+        """Return the floor by which point i and the last one lie on C/α."""
         ratio = points.alpha[-1] / points.alpha[i]
         return float(far - (points.error[i] - far) / (ratio - 1))
 

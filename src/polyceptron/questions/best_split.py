@@ -90,11 +90,13 @@ def best_split(
         )
 
     def calibrated(n_calibration: int) -> CalibratedSets:
+        """Return the sets of a student whose other samples are for calibration."""
         alpha = (n - n_calibration) / d
         sets = prediction_sets(population, student, alpha, coverage, score=score)
         return sets.calibrated_on(n_calibration)
 
     def size(log_n_calibration: float) -> float:
+        """Return the mean size of sets for ln of the number of calibration samples."""
         n_calibration = _without_overshoot(math.exp(log_n_calibration), coverage, fewest, n - 1)
         return calibrated(n_calibration).mean_size
 

@@ -230,6 +230,7 @@ def _best_temperature(nodes: Fresh, probabilities: Probabilities) -> float:
     """Return the T of least test loss of p(ω/T)."""
 
     def test_loss(log_temperature: float) -> float:
+        """Return the test loss of fields that are divided by a temperature."""
         cooled = nodes._replace(omega=nodes.omega * math.exp(-log_temperature))
         losses, _ = mean_scores(cooled, probabilities)
         return float(losses.mean())

@@ -85,14 +85,17 @@ class EmpiricalBayes(ShortDisplay):
 
     @property
     def lost_error(self) -> float:
+        """The error of the choice by evidence, less the least error."""
         return max(self.by_evidence.generalisation_error - self.by_error.generalisation_error, 0.0)
 
     @property
     def lost_error_uncertainty(self) -> float:
+        """The uncertainty of `lost_error`."""
         return self.by_evidence.uncertainty + self.by_error.uncertainty
 
     @property
     def lost_test_loss(self) -> float:
+        """The test loss of the choice by evidence, less the least test loss."""
         return max(self.by_evidence.test_loss - self.by_test_loss.test_loss, 0.0)
 
 
@@ -196,6 +199,7 @@ class _Search:
     def _least(self, quantity: Callable[[MismatchedPoint], float]) -> Minimum:
 
         def objective(number: float) -> Trial:
+            """Return the quantity at an assumed number, inf where it is not known."""
             try:
                 value = quantity(self.at(number))
             except InvalidInput:  # so many flips leave no rule

@@ -57,9 +57,11 @@ def _laws(first: float, last: float) -> dict[str, _Law]:
     """Return the laws by name, for points from sizes `first` to `last`."""
 
     def power(n: Array, p: Array, q: Array) -> Array:
+        """Return a power law of n + q, 1 at the first size."""
         return np.asarray(((n + q) / (first + q)) ** -p)
 
     def sigmoid(n: Array, p: Array, q: Array) -> Array:
+        """Return a curve that falls from 1 to 0 around n = q."""
         return np.asarray(1 / (1 + (n / q) ** p))
 
     shifts = first * np.array([-0.7, -0.4, 0.5, 2.0, 8.0, 30.0])

@@ -91,6 +91,7 @@ def _grid_of_q_hat(curve: SolutionCurve, n_points: int) -> Array:
     by_v = np.argsort(known_v)
 
     def q_hat_at(v: Array) -> Array:
+        """Return q̂ at v, by interpolation."""
         return np.interp(v, known_v[by_v], known_q_hat[by_v])
 
     even = q_hat_at(np.linspace(SMALLEST_EVEN_V, LARGEST_EVEN_V, n_points))

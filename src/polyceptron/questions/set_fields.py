@@ -130,6 +130,7 @@ def _softmax_of_best_temperature(channel: Channel, k: int, order: ScalarOrder) -
     nodes = fresh_fields(channel, k, order)
 
     def test_loss(log_temperature: float) -> float:
+        """Return the test loss of probabilities at a temperature."""
         temperature = math.exp(log_temperature)
         losses, _ = mean_scores(nodes, partial(_cooled_softmax, temperature=temperature))
         return float(losses.mean())

@@ -112,6 +112,7 @@ def fit_model(
         return np.log(theory + least) - np.log(errors[sizes] + least)
 
     def mean_log_ratio(parameters: NoiseAndAlignment) -> float:
+        """Return the mean of ln(error of the teacher/measured error)."""
         return float(log_ratio(parameters, fitted).mean())
 
     found = _agreeing_parameters(mean_log_ratio, may_align=not spectrum.isotropic)

@@ -171,6 +171,7 @@ def _bins_of_two(
     """Return the bins of two classes: the confidence rises with the gap, so they are intervals."""
 
     def confidence(gap: Array) -> Array:
+        """Return the larger of two probabilities at a gap (n,)."""
         return p(np.stack([np.zeros_like(gap), -gap], 1))[:, 0]
 
     ends = _gaps_at(confidence, edges, GAUSS_BREAKS[-1] * math.sqrt(2 * law.q))
@@ -192,6 +193,7 @@ def _gaps_at(confidence: Callable[[Array], Array], edges: Array, top: float) -> 
     """Return the gaps (b + 1,) at which the confidence passes `edges`, from 0 to `top`."""
 
     def excess(gap: float, edge: float) -> float:
+        """Return by how much the confidence at a gap is above an edge."""
         return float(confidence(np.array([gap]))[0]) - edge
 
     inner = [top for _ in edges[1:-1]]

@@ -173,6 +173,7 @@ def margin_exceeds(channel: Channel, n_classes: int, tau: float, x: float) -> fl
         return channel.utility_lead(tau, n_classes, x)
 
     def exceeds(tau: float) -> float:
+        """Return P(margin > x) at τ."""
         u, v, weight = _correlated_rule(tau, n_classes)
         return float(weight @ (_both_below(u, v - x, tau) / ndtr(u)) ** (n_classes - 1))
 
@@ -190,6 +191,7 @@ def margin_density(channel: Channel, n_classes: int, tau: float, x: Array) -> Ar
         return None
 
     def density(tau: float) -> Array:
+        """Return the density of the margin at x (n,), for τ."""
         u, v, weight = _correlated_rule(tau, k)
         weight = weight / ndtr(u) ** (k - 1) / math.sqrt(2 * math.pi)
         values = np.empty(len(x))

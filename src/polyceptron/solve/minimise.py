@@ -210,6 +210,7 @@ def _power_of_decay(ratio: float, width_before: float, width: float) -> float | 
     largest_power = 30.0  # e^(−p·width) is rounding then
 
     def excess(power: float) -> float:
+        """Return ln of the ratio that a power would give, less that of the ratio seen."""
         growth = math.expm1(power * width_before) / math.expm1(power * width)
         return math.log(growth) + power * width - math.log(ratio)
 
@@ -563,6 +564,7 @@ class _Search:
         low, high = pairs[0]
 
         def slope(x: float) -> float:
+            """Return the slope of the trial at x, or raise where it is not known."""
             value = self.at(x).slope
             if math.isnan(value):
                 raise ArithmeticError("no slope")

@@ -322,6 +322,7 @@ def _error_of_factor(
     """Return the error of the rule Z `to_classes` and its gradient, as a function of Z, flat."""
 
     def error(flat: Array) -> tuple[float, Array]:
+        """Return the error of a rule and its gradient, both as vectors."""
         rule = flat.reshape(clusters.dimension + 1, -1) @ to_classes
         value, slope = error_and_slope(rule, clusters, directions)
         return value, (slope @ to_classes.T).ravel()

@@ -168,6 +168,7 @@ def widened(
     """Return densities with wider bars, by what differs `before` and `after`."""
 
     def widen(known: Estimate, old: Estimate, new: Estimate) -> Estimate:
+        """Return an estimate whose bar counts the change from old to new."""
         return Estimate(known.value, known.uncertainty + np.abs(new.value - old.value))
 
     return densities._replace(

@@ -264,6 +264,7 @@ class BinaryStudents:
             jacobian = slopes[:5]
 
         def equations(at: Array) -> Array:
+            """Return the five residuals, averaged over replicates."""
             return self.means(at, nodes)[:5]
 
         return newton(equations, theta, tol=SOLUTION_TOLERANCE, jacobian=jacobian)
@@ -427,6 +428,7 @@ def _columns_at_best_ridge(path: SolutionsOverRidge, tol: float) -> Row:
     """
 
     def trial(ridge: float) -> Trial:
+        """Return the error at a ridge, with its columns."""
         columns = _solved_columns(path, ridge, tol)
         return Trial(columns.get("generalisation_error", math.inf), answer=columns)
 

@@ -75,6 +75,7 @@ class ResampledSide(FieldsSide):
         ]
 
         def mixed(law: ScalarOrder) -> Averages:
+            """Return the averages over the numbers of copies of a sample."""
             return self._mixed(
                 [average(_weighted(law, w)) for average, w in zip(placed, weights, strict=True)]
             )
@@ -221,6 +222,7 @@ def _overlap(
     side = cast(ResampledSide, problem.fields)
 
     def after_round(q12_hats: Array) -> Array:
+        """Return q₁₂ after a round, for the q̂₁₂ of each replicate."""
         return np.array(
             [problem.weights(Conjugates(one.m_hat, float(x), one.V_hat)).q for x in q12_hats]
         )
@@ -240,6 +242,7 @@ def _overlap(
         return after_round(problem.alpha * coupling * averages[level](q12)) - q12
 
     def mean_change(q12: float) -> float:
+        """Return by how much a round changes q₁₂, over all replicates."""
         return float(change(q12, 0).mean())
 
     first = low + DISTANCE_FROM_ENDS * span
@@ -305,6 +308,7 @@ def _pair_average_on_nodes(
     average = pair_hats(problem, order, level, labels=1)
 
     def psi(q12: float) -> Array:
+        """Return the average pull product of both students, at q₁₂."""
         hats = average((q12 - law.m**2) * eye[None])
         return np.asarray(k / r * np.trace(hats[:, 0], axis1=1, axis2=2))
 

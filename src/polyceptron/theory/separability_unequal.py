@@ -114,6 +114,7 @@ def _two_groups(p: Array, G: Array, s: Array, intercept: bool) -> Estimate:
     """
 
     def mean_distance(parameters: Array, order: int) -> float:
+        """Return the mean squared distance of margins to the allowed ones."""
         a = parameters[:2]
         b = parameters[2]
         spread = 1 + a @ G @ a
@@ -134,6 +135,7 @@ def _two_labels(population: Population, channel: Channel, intercept: bool) -> Es
     breaks = blend_breaks([both_sides, boundary + width * both_sides], -CUTOFF, CUTOFF)
 
     def mean_distance(parameters: Array, order: int) -> float:
+        """Return the mean squared distance of margins to the allowed ones."""
         slope, b = parameters
         x, weight = panel_rule(breaks, order)
         chances = channel.chances(field_scale * x[:, None] * T + offsets)
@@ -155,6 +157,7 @@ def _inverse_of_least(
     fixed = np.zeros(0 if intercept else 1)
 
     def on_few_nodes(x: Array) -> float:
+        """Return the function with the fixed parameters, on 12 nodes."""
         return function(np.concatenate([x, fixed]), 12)
 
     least = minimize(on_few_nodes, np.zeros(n_parameters - len(fixed)), tol=1e-12)

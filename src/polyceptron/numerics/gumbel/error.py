@@ -43,6 +43,7 @@ def _proxy(slope: float, k: int, scale: float) -> special.ChebyshevProxy:
     """Return the map asinh(θ/θ₀) ↦ ε as a Chebyshev series."""
 
     def error(x: Array) -> Array:
+        """Return ε at the angles θ₀ sinh(x), for x (n,)."""
         return np.array([disagreement(slope, k, float(t)) for t in scale * np.sinh(x)])
 
     top = math.asinh(0.5 * math.pi / scale)

@@ -77,6 +77,7 @@ def _table() -> tuple[Array, Array]:
     from scipy.ndimage import spline_filter1d
 
     def filtered(values: Array) -> Array:
+        """Return the spline coefficients along the first axis."""
         spline = spline_filter1d(values, order=SPLINE_DEGREE, axis=0, mode="mirror")
         return np.asarray(spline)
 

@@ -94,6 +94,7 @@ def _field_breaks(winner: WinnerAtLevel, L: Array) -> _FieldBreaks:
     lowest_label, _, highest_competitor = winner.edges[..., None]
 
     def field_of(p: Array) -> Array:
+        """Return the competitor's field, in units of its scale, whose pull is p."""
         return np.asarray((L + pull.competitor_at(np.maximum(p, TINY))[0]) / scale)
 
     floor = pull.competitor(scale * LOWEST_FIELD - L)[0]

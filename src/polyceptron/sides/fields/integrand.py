@@ -386,6 +386,7 @@ class PanelsTwo(FieldsRule):
         nodes, weights = panel_rule(own.line_breaks(breaks, order.V), self.orders[level])
 
         def averages(order: ScalarOrder) -> Averages:
+            """Return the averages at other order parameters, on the same nodes."""
             gaps, stretch, pull = own.on_line(nodes, order.V)
             weight = weights * stretch * ordered_density(gaps, order.q)
             return average(channel, order, gaps, weight, pull, n_classes=2)
@@ -438,6 +439,7 @@ class PanelsThree(FieldsRule):
         weights = weights[used]
 
         def averages(order: ScalarOrder) -> Averages:
+            """Return the averages at other order parameters, on the same nodes."""
             gaps, stretch, pull = plane.on_plane(row, along, order.V)
             weight = weights * stretch * ordered_density(gaps, order.q)
             return average(channel, order, gaps, weight, pull, n_classes=3)

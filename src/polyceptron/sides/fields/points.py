@@ -59,6 +59,7 @@ class Points(rules.FieldsRule):
         size = len(weight) // pieces
 
         def averages_of_piece(start: int, order: ScalarOrder) -> rules.Averages:
+            """Return the averages over the points from `start` on, one piece."""
             part = slice(start, start + size)
             gaps = math.sqrt(order.q) * points.gaps[:, part]
             return rules.average(
@@ -72,6 +73,7 @@ class Points(rules.FieldsRule):
             )
 
         def averages(order: ScalarOrder) -> rules.Averages:
+            """Return the averages at other order parameters, on the same points."""
             parts = [averages_of_piece(start, order) for start in range(0, len(weight), size)]
             joined = rules.Averages(*map(np.concatenate, zip(*parts, strict=True)))
             if not own.jumps:

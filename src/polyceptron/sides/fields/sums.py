@@ -117,6 +117,7 @@ class Sums(FieldsRule):
         lattice_point = _nearest_lattice_point(order)
 
         def averages(order: ScalarOrder) -> Averages:
+            """Return the averages at other order parameters, near which windows are searched."""
             nonlocal lattice_point
             if _is_extreme(order):
                 return Averages(*(np.full(1, math.nan) for _ in Averages._fields))

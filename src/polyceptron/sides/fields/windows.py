@@ -127,6 +127,7 @@ def _field_edges(winner: WinnerAtLevel) -> Array:
     floor = winner.log_label_density(peak) - log_label_floor
 
     def label_counts(x: Array) -> Mask:
+        """Return where the label's density is above the floor."""
         return winner.log_label_density(x) > floor
 
     low = _bisected(label_counts, peak, peak - 22 * spread)
@@ -134,6 +135,7 @@ def _field_edges(winner: WinnerAtLevel) -> Array:
     competitor_floor = -log_competitor_floor - math.log(winner.n_competitors)
 
     def competitor_counts(x: Array) -> Mask:
+        """Return where the competitors' density is above the floor."""
         return np.asarray(winner.log_cdf_and_hazard(x)[0] - 0.5 * x * x > competitor_floor)
 
     top = _bisected(competitor_counts, np.minimum(low, 0.0), np.full_like(low, 9.0))
@@ -224,6 +226,7 @@ def _L_of_fields(pull: AdditivePull, label: Array, competitor: Array, n_competit
     more_bisections = math.ceil(math.log2(1 / smallest_gap))
 
     def is_large_enough(L: Array) -> Mask:
+        """Return where the label's field at L (c,) reaches the one asked for."""
         P = n_competitors * pull.competitor(competitor - L)[0]
         possible = pull.largest > P
         label_field = L + pull.label_at(np.where(possible, P, 0.0))[0]

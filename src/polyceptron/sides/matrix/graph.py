@@ -523,6 +523,7 @@ def _integrand(
     """Return t (n, r) → density, and density times f and −∂f, shape (1 + r + r², n)."""
 
     def values(t: Array) -> Array:
+        """Return the integrand at coordinates t (n, r)."""
         pairs = proximal_graph(problem.loss, label, t, weight)
         found = graph_values(problem, law, label, pairs, "plain")
         stiffness = found.stiffness.reshape(len(t), t.shape[1] ** 2)

@@ -138,6 +138,7 @@ def _follow_alpha(system: Equations) -> Root:
     goal = math.log(system.problem.alpha)
 
     def attempt(x: float, theta: Array | None, jacobian: Array | None) -> Root:
+        """Search for the root of the problem whose logarithm is x."""
         here = system
         if x != goal:
             here = system.of(system.problem.at_alpha(math.exp(x)))
@@ -154,6 +155,7 @@ def _follow_ridge(system: Equations) -> Root:
     goal = math.log(max(problem.ridge, smallest_followed))
 
     def attempt(x: float, theta: Array | None, jacobian: Array | None) -> Root:
+        """Search for the root of the problem whose logarithm is x."""
         here = system
         if x != goal or problem.ridge == 0:
             here = system.of(problem.at_ridge(math.exp(x)))

@@ -66,6 +66,7 @@ class Equations:
         """Return F as a function of θ, from the mean of the averages over replicates."""
 
         def mean_residual(theta: Array) -> Array:
+            """Return F at θ (3,), averaged over replicates."""
             self.stats.n_evaluations += 1
             return np.asarray(self.residual(theta, averages(self.law(theta)).mean())[:, 0])
 

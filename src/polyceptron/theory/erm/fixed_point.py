@@ -137,6 +137,7 @@ def _by_search(teacher: AnyTeacher, spec: ERM, problem: Problem, tol: float) -> 
     if searched and not problem.loss.scale_free:
 
         def without_ridge() -> ErmFixedPoint:  # a loss may give a ridge of 0 no meaning
+            """Return the fixed point in the limit λ → 0."""
             return erm_fixed_point(teacher, ERM(spec.loss, 0.0), problem.alpha, tol)
 
         return best_ridge(problem, tol, solve, without_ridge)
@@ -238,6 +239,7 @@ def _with_penalty(
     problem = erm_sides(teacher, loss, penalty.strength, ridge_point.alpha)
 
     def solved(other: Penalty, tol: float, near: ErmFixedPoint) -> ErmFixedPoint:
+        """Return the fixed point of another penalty, from one near by."""
         start = np.array([math.log(near.tau), math.log(near.q), math.log(near.V)])
         return solve(problem.with_penalty(other), tol, start)
 

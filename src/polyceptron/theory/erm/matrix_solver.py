@@ -152,6 +152,7 @@ class MatrixSolver:
         """
 
         def residual(theta: Array) -> Array:
+            """Return by how much a round moves θ, NaN where it leads to no law."""
             order = unpack(self.problem, theta)
             moved = round_residual(self.problem, order, fields(order), theta)
             if moved is None:

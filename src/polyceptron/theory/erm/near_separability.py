@@ -40,6 +40,7 @@ def towards_limit(problem: Problem, limit: float) -> Root | None:
         sure_share = 1.0
 
     def attempt(x: float, theta: Array | None, jacobian: Array | None) -> Root:
+        """Search for the root at a distance e^x from α_s."""
         distance = math.exp(x)
         alpha = limit * (1 + math.copysign(distance, off))
         system = equations(problem.at_alpha(alpha))

@@ -28,6 +28,7 @@ def pruned_parts(
     asked: list[float] = []
 
     def kept_alphas() -> Iterator[list[float]]:
+        """Yield the α of the samples kept, part by part."""
         for part in parts:
             asked[:] = [check_alpha(alpha) for alpha in part]
             yield [population.keep * alpha for alpha in asked]

@@ -53,6 +53,7 @@ def _best_of_spectrum(n_classes: int, signal: float, alpha: float, spectrum: Spe
     """Return the least −ln τ over λ: directions of different strength may each have a valley."""
 
     def trial(ridge: float) -> Trial:
+        """Return −ln τ at a ridge, which is least where the error is."""
         order = solve_square(n_classes, signal, alpha, ridge, spectrum).order
         if order.tau > 0:
             return Trial(-math.log(order.tau))
@@ -157,6 +158,7 @@ def remaining_ridge(spectrum: Spectrum, alpha: float, ridge: float) -> float:
     high = (ridge + 1) / alpha
 
     def excess(log_kappa: float) -> float:
+        """Return by how much the equation of κ is missed."""
         kappa = math.exp(log_kappa)
         return ridge / kappa + float(fraction @ (s / (kappa + s))) - alpha
 

@@ -299,6 +299,7 @@ def _boxes_placed_anew(
     """Return the fields side on boxes that are placed for each law."""
 
     def fields(order: MatrixOrder) -> MatrixAverages:
+        """Return the averages on boxes placed at these order parameters."""
         return GraphFields(problem, order, level)(order)
 
     return fields

@@ -160,6 +160,7 @@ def best_rate(teacher: AnyTeacher, estimator: SGD, alpha: float) -> Minimum:
     """
 
     def trial(rate: float) -> Trial:
+        """Return the error at a learning rate, inf where there is no answer."""
         try:
             point = one_pass_point(teacher, estimator.with_rate(rate), alpha)
         except ComputationFailed:
