@@ -28,6 +28,17 @@ def _classified(model: object) -> float:
     return float(model.fit(X, y).score(X, y))  # type: ignore[attr-defined]
 
 
+def _probabilities_far_away() -> float:
+    X, y = _data()
+    return float(pc.ERMClassifier(ridge=0.1).fit(X, y).predict_proba(1e3 * X).max())
+
+
+def _classified_tiny_entries() -> float:
+    X, y = _data()
+    model = pc.ERMClassifier(ridge=0.1).fit(1e-300 * X, y)
+    return float(model.score(1e-300 * X, y))
+
+
 ASKED: dict[str, Callable[[], float]] = {
     "Laplace weights": lambda: _curve(pc.Teacher(3, "laplace"), "bayes", [0.5, 3.0]),
     "sparse weights": lambda: _curve(pc.Teacher(3, "sparse-gaussian:0.2"), "bayes", [0.5, 3.0]),
@@ -51,6 +62,9 @@ ASKED: dict[str, Callable[[], float]] = {
     "landscape": lambda: float(
         np.nansum(pc.landscape(pc.Teacher(2, "rademacher"), 2.0)["free_entropy"][:-1])
     ),
+    "best shift": lambda: (
+        pc.best_shift(pc.Teacher(3, shares=(0.6, 0.3, 0.1)), "cross-entropy", 2.0).cost
+    ),
     "separability": lambda: pc.separability(pc.Teacher(3, noise="flips:0.1")).alpha_s,
     "asymptotics": lambda: pc.asymptotics(pc.Teacher(2), "cross-entropy").constant,
     "asymptotics of Bayes": lambda: pc.asymptotics(pc.Teacher(2), "bayes").constant,
@@ -66,6 +80,8 @@ ASKED: dict[str, Callable[[], float]] = {
     "max-margin fit": lambda: float(pc.fit_erm(*_data(), "max-margin").weights[0, 0]),
     "fit without a ridge": lambda: float(pc.fit_erm(*_data(), ridge=1e-6).training_loss),
     "classifier": lambda: _classified(pc.ERMClassifier()),
+    "classifier of samples far from the boundary": _probabilities_far_away,
+    "classifier of tiny entries": _classified_tiny_entries,
     "classifier that finds its ridge": lambda: _classified(pc.ERMClassifier(ridge="auto")),
     "message passing as a classifier": lambda: _classified(pc.AMPClassifier()),
     "simulation": lambda: pc.simulate(pc.Teacher(3), "cross-entropy", 2.0, 40, 0)[

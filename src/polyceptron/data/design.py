@@ -242,12 +242,16 @@ def threads_for(X: object) -> AbstractContextManager[object]:
 
 
 def threads_of_data(fit: Callable[P, T]) -> Callable[P, T]:
-    """Make a method `fit(self, X, ...)` use one thread where X is small."""
+    """Make a method `fit(self, X, ...)` use one thread where X is small.
+
+    Underflow inside it is meant: squares of small entries and chances of far classes are 0.
+    """
 
     @wraps(fit)
     def fitted(*args: P.args, **options: P.kwargs) -> T:
         """Fit in the context that suits the size of X."""
-        with threads_for(args[1] if len(args) > 1 else options.get("X")):
+        X = args[1] if len(args) > 1 else options.get("X")
+        with threads_for(X), np.errstate(under="ignore"):
             return fit(*args, **options)
 
     return fitted

@@ -703,6 +703,7 @@ class ERMClassifier(linear.LinearClassifier):
         """Class probabilities (n, k) that the loss reads from the class fields."""
         return self._like(X, self._probabilities(X))
 
+    @np.errstate(under="ignore")  # Classes far behind have probability 0.
     def _probabilities(self, X: Any) -> Array:
         """Return the class probabilities (n, k) in double precision."""
         fields = fields_at(self._features(X), *self._class_weights)

@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 from scipy.special import ndtri, softmax
 
 from polyceptron.checks import difference_basis
-from polyceptron.numerics import Array
+from polyceptron.numerics import Array, with_one_blas_thread
 from polyceptron.numerics.estimate import uniform_replicates
 from polyceptron.problem.populations import Population, check_population
 from polyceptron.problem.specs import Estimator, as_erm
@@ -45,6 +45,7 @@ FIRST_SIMPLEX_STEP = 0.1
 MOST_CLASSES_POLISHED = 10
 
 
+@with_one_blas_thread
 def best_shift(
     population: Population,
     estimator: Estimator | str,
