@@ -39,7 +39,7 @@ from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.equations import Equations, equations
 
 RISE_IN_TOLERANCES = 10.0  # by which ε must have risen on both sides of a valley
-STEPS_OF_STEADY_RISE = 4  # of 1 in x: so many in a row are a rise as well, however small
+STEPS_OF_STEADY_RISE = 3  # of 1 in x: so many in a row are a rise as well, however small
 MAX_BRACKET_STEPS = 12
 # Finer levels that are tried where ε is in doubt by less than the tolerance, yet not by as little
 # as a steady rise asks for.
@@ -173,22 +173,30 @@ class _ValleySearch:
 
     def bracket(self) -> bool:
         """Go to smaller and larger x until ε has risen on both sides; return whether it has."""
+        smaller, larger = -1, 1
+        at_end = {smaller: False, larger: False}  # whether no level serves further out
         for _ in range(MAX_BRACKET_STEPS):
             i = self.points.index(self._best())
-            if not self._has_risen(self.points[i::-1]):
-                outer = self.points[0].x - 1.0
-            elif not self._has_risen(self.points[i:]):
-                outer = self.points[-1].x + 1.0
-            else:
+            sides = {smaller: self.points[i::-1], larger: self.points[i:]}
+            risen = {side: self._has_risen(sides[side], at_end[side]) for side in sides}
+            if all(risen.values()):
                 return True
-            if not self._add(outer, SMALL_DOUBT_SHARE * self.tol):
+            side = larger if risen[smaller] else smaller
+            if at_end[side]:
                 return False
+            outer = sides[side][-1].x + side
+            at_end[side] = not self._add(outer, SMALL_DOUBT_SHARE * self.tol)
         return False
 
-    def _has_risen(self, outwards: list[_Point]) -> bool:
-        """Return whether ε has risen from the best point to the last one of a side."""
-        rise = outwards[-1].error - outwards[0].error
-        if rise >= RISE_IN_TOLERANCES * self.tol:
+    def _has_risen(self, outwards: list[_Point], at_end: bool) -> bool:
+        """Return whether ε has risen from the best point to the last one of a side.
+
+        Where no level serves further out, one point that is higher beyond doubt is a rise.
+        """
+        best = outwards[0]
+        if outwards[-1].error - best.error >= RISE_IN_TOLERANCES * self.tol:
+            return True
+        if at_end and any(_rises(best, point) for point in outwards[1:]):
             return True
         steps = list(pairwise(outwards))[-STEPS_OF_STEADY_RISE:]
         return len(steps) == STEPS_OF_STEADY_RISE and all(_rises(*step) for step in steps)
