@@ -234,6 +234,8 @@ class _ValleySearch:
             if here is None:
                 return None
             bend = (here.slope - before.slope) / (here.x - before.x)
+            if abs(before.slope) < abs(here.slope):  # the nearer of the two to the bottom
+                here = before
             shift = -here.slope / bend
             if not bend > 0 or abs(shift) > 2 * PROBE_DISTANCE:
                 return None
