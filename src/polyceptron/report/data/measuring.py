@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -477,5 +477,4 @@ def _binomial_error(share: Any, n: Any) -> Array:
 
 def _rows(**columns: Any) -> list[Row]:
     """Return columns as rows of plain Python values."""
-    rows: list[Row] = pd.DataFrame(columns).to_dict("records")  # type: ignore[assignment]
-    return rows
+    return cast(list[Row], pd.DataFrame(columns).to_dict("records"))
