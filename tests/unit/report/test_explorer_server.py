@@ -80,12 +80,15 @@ class Browser:
             d for d in self.declared if words in d["output"] and not d["clientside_function"]
         )
         given = {"page-token.data": self.token, **given}
+        outputs: Any = [
+            dict(zip(("id", "property"), part.rsplit(".", 1), strict=True))
+            for part in one["output"].strip(".").split("...")
+        ]
+        if not one["output"].startswith(".."):
+            outputs = outputs[0]
         return {
             "output": one["output"],
-            "outputs": [
-                dict(zip(("id", "property"), part.rsplit(".", 1), strict=True))
-                for part in one["output"].strip(".").split("...")
-            ],
+            "outputs": outputs,
             "changedPropIds": changed,
             **{
                 part: [{**i, "value": given.get(f"{i['id']}.{i['property']}")} for i in one[part]]
@@ -329,6 +332,14 @@ def test_a_store_of_another_type_is_a_bad_request(
                 continue
             answer = client.post(body)
             assert (answer.status_code, answer.mimetype) == (400, "text/plain"), (words, value)
+
+
+def test_outputs_of_another_form_are_a_bad_request(client: Browser) -> None:
+    """A list for the one output of a download was an error of the server, with a traceback."""
+    one = client.body("download.data", {}, ["get-csv.n_clicks"])
+    assert client.post({**one, "outputs": [one["outputs"]]}).status_code == 400
+    several = client.body("settings.data", {}, ["url.search"])
+    assert client.post({**several, "outputs": several["outputs"][0]}).status_code == 400
 
 
 @pytest.fixture
