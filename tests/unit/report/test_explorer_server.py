@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 import socket
@@ -374,6 +375,20 @@ def test_a_hundred_connections_that_say_nothing_do_not_keep_a_visitor_out(
     assert silent[0].recv(1) == b""  # the oldest have given way
     for connection in silent:
         connection.close()
+
+
+@pytest.mark.process
+def test_what_is_no_request_does_not_reach_the_terminal(
+    served: tuple[str, int], caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A program without the key could fill the terminal, or the disk that holds the log."""
+    for nonsense in (b"\x16\x03\x01" + b"A" * 60_000, b"GET\r\n", b"GET / HTTP/9.9\r\n"):
+        with socket.create_connection(served, timeout=30) as visitor:
+            visitor.sendall(nonsense + b"\r\n")
+            visitor.recv(1000)
+    assert answer_of(served).endswith("200 OK")
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert "AAAA" not in capfd.readouterr().err
 
 
 @pytest.mark.process
