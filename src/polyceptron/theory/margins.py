@@ -100,6 +100,7 @@ class MarginLaw(ShortDisplay):
         )
 
 
+@np.errstate(under="ignore")  # Densities far out are 0.
 def margin_law(
     teacher: AnyTeacher | Mixture,
     estimator: Estimator | str,
