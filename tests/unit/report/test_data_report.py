@@ -313,8 +313,7 @@ def test_a_power_law_is_found_and_its_band_holds_it():
     for seed in range(8):  # errors of 600 samples at known rates
         rng = np.random.default_rng(seed)
         wrong = (rng.random(600) < rate[:, None]).astype(float)
-        fold = np.arange(600) % 5
-        low, high = forecast(n, wrong, 0.5 / 600, 1200, fold=fold, seed=seed).band(1920.0)
+        low, high = forecast(n, wrong, 0.5 / 600, 1200).band(1920.0)
         inside += low <= 0.05 + 1.5 * 1920**-0.8 <= high
     assert inside >= 5
 
@@ -324,6 +323,34 @@ def test_a_curve_without_errors_has_a_forecast():
     low, high = law.band(80.0)
     assert law(80.0) == low == pytest.approx(0, abs=1e-12)
     assert 0.5 / 50 < high < 3 / 50  # at 3/50 no mistake would be seen in 1 of 20 cases
+
+
+def test_laws_through_few_samples_are_held_back():
+    """The forecast of few samples falls by about a third of the exponent, of many by all of it."""
+    n = np.array([10.0, 16, 26, 42, 67, 108])
+    rate = 2.0 * n**-0.5
+    rng = np.random.default_rng(0)
+    falls = []
+    for _ in range(20):
+        wrong = (rng.random((6, 100)) < rate[:, None]).astype(float)
+        law = forecast(n, wrong, 0.5 / 100, 135)
+        low, high = law.band(1080)
+        assert low <= law(1080) < high
+        falls.append(np.log(law(108) / law(1080)) / np.log(10))
+    assert np.mean(falls) == pytest.approx(0.35 * 0.5, rel=0.25)
+    exact = forecast(n, np.tile(rate[:, None], 100), 1e-6, 135)
+    assert np.log(exact(108) / exact(1080)) / np.log(10) == pytest.approx(0.5, rel=0.02)
+
+
+def test_a_band_is_no_narrower_than_the_interval_of_the_error():
+    """Of N held-out samples, whose fits share their training samples."""
+    rng = np.random.default_rng(1)
+    wrong = (rng.random(200) < 0.2) * np.ones((5, 1))
+    law = forecast(np.geomspace(20, 160, 5), wrong, 0.5 / 200, 200)
+    p = wrong[0].mean()
+    low, high = law.band(400.0)
+    half = 1.645 * (p * (1 - p) / 200) ** 0.5 * (1 + 200 / 160) ** 0.5
+    assert low < p - 0.9 * half < p + half < high
 
 
 def test_forecasts_of_a_teacher_reach_what_twice_the_data_bring(tmp_path):

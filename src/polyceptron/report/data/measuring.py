@@ -301,8 +301,6 @@ class _Measurement:
             scores,
             least=half_a_mistake,
             n_samples=n,
-            fold=found.fold,
-            seed=self.seed,
         )
         low, high = law.band(ahead)
         mean = scores.mean(1)
@@ -329,6 +327,7 @@ class _Measurement:
                 f"{name}_{when}_low": row["low"],
                 f"{name}_{when}_high": row["high"],
             }
+        self.numbers[f"{name}_by_laws"] = law.exponent.weight_of_laws
         for law_name, share in law.weights.items():
             self.numbers[f"{name}_by_{law_name}"] = share
 
