@@ -530,6 +530,23 @@ def test_alarms_name_columns_and_rows():
     assert "c (4)" in alarms["rare"]
 
 
+def test_a_wild_value_among_zeros_is_an_alarm_and_rare_ones_are_not():
+    rng = np.random.default_rng(2)
+    row = np.arange(120)
+    table = pd.DataFrame(
+        {
+            "wild": np.where(row == 3, 1e9, 0.0),
+            "flag": (row % 40 == 0).astype(float),
+            "amount": np.where(row % 10 == 0, 1000.0 + row, 0.0),
+            "z": rng.standard_normal(120),
+            "y": np.repeat(["a", "b"], 60),
+        }
+    )
+    (alarm,) = find_alarms(read_samples(table, "y"))
+    assert alarm.kind == "wild"
+    assert alarm.text.startswith("Wild values: wild (1e+09 in data row 4);")
+
+
 def test_noise_alone_never_looks_like_a_leak():
     for seed in range(5):
         rng = np.random.default_rng(seed)
