@@ -606,3 +606,58 @@ def test_a_ridge_that_is_next_to_none_is_an_alarm(monkeypatch):
     steps.encode()
     steps.choose_ridge()
     assert [alarm["kind"] for alarm in steps.tables["alarms"]] == ["no ridge"]
+
+
+def test_blanks_around_text_make_no_class_of_their_own(tmp_path):
+    rows = ["x,kind,y"]
+    for i in range(40):
+        label = ["van", "van ", " bus", "bus"][i % 4]
+        rows.append(f"{i % 7},{'red ' if i % 3 else 'red'},{label}")
+        rows.append(f"{i % 5},blue,{label}")
+    (tmp_path / "blanks.csv").write_text("\n".join(rows))
+    table = read_samples(tmp_path / "blanks.csv", "y")
+    assert set(table.y) == {"van", "bus"}
+    assert set(table.X["kind"]) == {"red", "blue"}
+
+
+def test_rows_without_a_label_are_dropped_where_that_is_asked_for():
+    frame = pd.DataFrame({"x": np.arange(30) % 7, "y": ["a", "b", None] * 10})
+    with pytest.raises(InvalidInput, match=r"10 missing values.*or give --missing drop-rows"):
+        read_samples(frame, "y")
+    table = read_samples(frame, "y", missing="drop-rows")
+    assert (table.dropped_rows, table.y.size) == (10, 20)
+
+
+def test_a_category_is_one_test_and_what_matters_comes_first():
+    rng = np.random.default_rng(3)
+    n = 400
+    twin = rng.standard_normal(n)
+    frame = pd.DataFrame(
+        {
+            "strong": rng.standard_normal(n),
+            "twin": twin,
+            "other twin": twin + 0.01 * rng.standard_normal(n),
+            "kind": rng.choice(list("pqrstu"), n),
+        }
+    )
+    frame["y"] = np.where(frame["strong"] + 0.3 * rng.logistic(size=n) > 0, "yes", "no")
+    steps = _Measurement(read_samples(frame, "y"), 0, lambda text: None)
+    steps.look_at_columns()
+    steps.encode()
+    steps.choose_ridge()
+    features = {row["feature"]: row for row in steps.tables["features"]}
+    assert list(features) == ["strong", "twin", "other twin", "kind"]
+    assert features["kind"]["degrees_of_freedom"] == 5
+    assert steps.numbers["features_tested"] == 4
+    weights = steps.tables["weights"]
+    assert weights[0]["feature"] == "strong"
+    of_kind = [row["q_value"] for row in weights if row["feature"].startswith("kind_")]
+    assert set(of_kind) == {features["kind"]["q_value"]}
+
+
+def test_more_data_are_advised_where_they_change_more_than_is_known(measured):
+    little = measured.numbers | {"alarms": 0, "error_now": 0.10, "error_se": 0.01}
+    for tenfold, advice in ((0.095, "next_features"), (0.05, "next_more_data")):
+        ahead = little | {"error_tenfold": tenfold, "error_tenfold_low": 0.0}
+        chosen = choices(ahead | {"best_rival_error": 0.2, "error": 0.1})
+        assert chosen[advice]
