@@ -163,7 +163,7 @@ class _Sums(NamedTuple):
     def _far_below(self) -> Array:
         """Return the sum over u beyond the last point (c,), where both F are 1."""
         reach = math.ceil(REACH_OF_SHARED_PART * self.shared_spread / self.step)
-        s = np.arange(-reach, reach + 1)
+        s = np.arange(-reach, reach + 1, dtype=float)
         total = np.append(0.0, np.cumsum(self._density_of_shared_part(s)))
         n_below = np.clip(self.C - self.u[-1] + reach, 0, len(s)).astype(np.intp)
         return np.asarray(total[n_below])
