@@ -175,7 +175,7 @@ Prune = Annotated[
     str | None,
     option(
         "Train on a share of the samples, chosen by the teacher's margin: hard:0.5, easy:0.5 or "
-        "random:0.5.",
+        "random:0.5. Add :0.8 for a probe of this correlation with the teacher (two classes).",
         metavar="NAME",
         show_default="all samples",
         panel=PROBLEM,
