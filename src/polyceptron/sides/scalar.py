@@ -47,7 +47,7 @@ class FieldsSide:
     ----------
     channel : Channel
         Draws the labels.
-    student : Loss or BayesStudent
+    student : Loss or PosteriorScore
     n_classes : int
     alpha : float
         n/d.
