@@ -235,8 +235,8 @@ MUTATIONS = [
     Mutation(
         "many classes, sums: pairs of other classes",
         "sides/fields/sums.py",
-        "self.one_sum * f.a) + self._pairs_of_a()",
-        "self.one_sum * f.a)",
+        "self.one_sum * v.a) + self._pairs_of_a()",
+        "self.one_sum * v.a)",
         "tests/unit/theory/test_many_classes.py",
     ),
     Mutation(
