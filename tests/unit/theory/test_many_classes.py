@@ -170,11 +170,3 @@ def test_two_levels_that_miss_the_same_samples_are_not_believed():
     root = Root(theta, value, jacobian_at(residual, theta, value), True)
     found = next(_smooth_levels(system, root))
     assert abs(found.error - 0.012716) < found.uncertainty
-
-
-def test_bars_of_random_points_count_what_chances_of_labels_are_off(monkeypatch):
-    """The softmax law is a table, whose error is no part of the spread of replicates."""
-    problem = erm_sides(Teacher(4, noise=SoftmaxNoise(1.5)), CrossEntropy(), 0.1, 3.0).by_points()
-    exact = solve(problem, 1e-2).uncertainty
-    monkeypatch.setattr(SoftmaxNoise, "accuracy", 0.3)
-    assert solve(problem, 1e-2).uncertainty > max(exact, 0.3)
