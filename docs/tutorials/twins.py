@@ -48,8 +48,8 @@ for n in (100, 200, 400):
 # otherwise; `way="equations"` and `way="draws"` choose.
 #
 # - The equations hold for $d\to\infty$ at $n/d$. An iteration inverts a matrix with $(k-1)d$ rows.
-# - At a finite $d$ the mean error lies above the equations by a part of order $1/d$. Draws have
-#   no such part; their uncertainty is that of their spread.
+# - At a finite $d$ the mean error lies above the equations by a bias of order $1/d$. Draws have
+#   no such bias; their uncertainty comes from their spread.
 #
 # Here $d$ is 48:
 
