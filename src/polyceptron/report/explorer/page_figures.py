@@ -533,7 +533,7 @@ def _spread_words(error: float) -> str:
     """Return a standard error in words; NaN is that of one run."""
     if error != error:
         return "single run"
-    return f"± {error:.1g}"
+    return f"(standard error {error:.1g})"
 
 
 def spectrum_words(name: str) -> str:
