@@ -54,7 +54,9 @@ for ratio in (0.5, 1.0, 2.0):
         pc.exact_generalisation_error(pc.fit_erm(X, y, "square", 0).weights, W).value
         for X, y, W in drawn
     ]
-    print(f"alpha = {ratio}: error {np.mean(errors):.3f}, s.e. {np.std(errors) / 3:.3f}")
+    print(
+        f"alpha = {ratio}: error {np.mean(errors):.3f}, s.e. {np.std(errors) / 3:.3f}"
+    )
 
 # %% [markdown]
 # ## 3. Possible, but hard
