@@ -363,6 +363,22 @@ def dash_of(role: str, mixed: bool) -> Dash:
     return "solid"
 
 
+def tints(colour: str, count: int) -> list[str]:
+    """Return `count` tints of a colour, at most four: itself, lighter, darker, lightest."""
+    white = (255, 255, 255)
+    black = (0, 0, 0)
+    own = tuple(int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    darker = (white, 0.3) if own == black else (black, 0.45)  # nothing is darker than black
+    mixtures = (white, 0.5), darker, (white, 0.72)
+    return [colour, *(_mixed(own, *mixture) for mixture in mixtures)][:count]
+
+
+def _mixed(colour: tuple[int, ...], other: tuple[int, ...], share: float) -> str:
+    """Return a colour with this share of another one in it."""
+    parts = [round((1 - share) * a + share * b) for a, b in zip(colour, other, strict=True)]
+    return "#" + "".join(f"{part:02x}" for part in parts)
+
+
 def shades(count: int) -> list[str]:
     """Return `count` colours of one scale, dark to light, for values in order."""
     places = np.linspace(0, len(_SCALE) - 1, count)
