@@ -79,7 +79,7 @@ def fit_erm(
         λ; max-margin ignores it. At 0 the fit is that of separable data's max-margin weights or of
         maximum likelihood, and `separability` of the result has the proof.
     penalty : str or Penalty, default=None
-        In place of the ridge, such as 'elastic-net:0.1:0.5' (`solvers.proximal`).
+        A penalty instead of the ridge, such as 'elastic-net:0.1:0.5'.
     intercept : bool, default=False
         Fit b of the fields Wᵀx/√d + b as well, without a penalty: `intercepts` of the result.
     class_weight : None, "balanced", dict or sequence, default=None

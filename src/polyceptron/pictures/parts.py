@@ -245,13 +245,18 @@ def as_plain(text: str) -> str:
     return _RAISED.sub(r"\1\2", _MATHS.sub(r"\1", text))
 
 
-# Okabe and Ito's palette, which stays apart for every common kind of colour blindness.
+# Okabe and Ito's palette, which stays apart for every common kind of colour blindness, and darker
+# colours for rules that are drawn less often.
 COLOURS = {
     "bayes": "#000000",
     "amp": "#D55E00",
     "cross-entropy": "#0072B2",
     "square": "#009E73",
     "max-margin": "#CC79A7",
+    "one-vs-rest": "#882255",
+    "lda": "#999933",
+    "class-means": "#56B4E9",
+    "sgd": "#8C510A",
     "unstable": "#7a7a7a",
     "metastable": "#7a7a7a",
     "informed": "#E69F00",
@@ -264,6 +269,7 @@ MARKERS_OF = {
     "cross-entropy": "square",
     "square": "triangle",
     "max-margin": "diamond",
+    "one-vs-rest": "cross",
 }
 DASHES: dict[str, Dash] = {
     "amp": "dash",

@@ -30,7 +30,7 @@ class Pruned(Population):
     Parameters
     ----------
     teacher : Teacher
-        Its classes are alike and its labels have no noise.
+        A teacher of equal classes, without noise.
     keep : float
         The share of the samples that is kept, above 0 and at most 1.
     which : 'hard', 'easy' or 'random'

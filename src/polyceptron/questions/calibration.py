@@ -94,8 +94,8 @@ def calibration(teacher: Any, estimator: Any, alpha: float, n_bins: int = N_BINS
     ----------
     teacher : Teacher, Perceptron or Mixture
     estimator : BayesOptimal or ERM
-        Where its loss stands for no probabilities they are those of a softmax of the fields at the
-        best temperature.
+        If its loss models no probabilities, they are those of a softmax of the fields at the best
+        temperature.
     alpha : float
         n/d.
     n_bins : int

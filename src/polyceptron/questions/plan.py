@@ -124,12 +124,12 @@ def plan(
     teacher : Teacher, Perceptron or Mixture
     error : float
     estimator : Estimator, its name, or a list of them
-        By default each that is registered. A student that is an object keeps its own ridge.
+        By default those of the paper. An estimator that is an object keeps its own ridge.
     dimension : int, optional
         With it the answer has `n_samples` too.
     ridge : float or 'optimal'
-        The ridge of students that are named, or compared by default: one that errs more with a
-        ridge of no meaning would not be compared fairly. By default the best one at each α.
+        The ridge of estimators that are given by name, or compared by default. By default it is the
+        best one at each α, so that no estimator loses by an unlucky ridge.
 
     Returns
     -------

@@ -26,6 +26,7 @@ from polyceptron.theory.margins import MarginLaw, default_grid, margin_law
 from polyceptron.version import VERSION
 
 ALPHA = 3.0
+PROBLEM = f"*k = 3*, Gaussian weights, *α = {ALPHA:g}*"
 RIDGES = {"square": 1.0, "cross-entropy": 0.1, "max-margin": 0.0}  # by loss
 COLOURS_OF_SAMPLES = {"training": "#D55E00", "fresh": "#0072B2"}
 N_BINS = 24
@@ -171,7 +172,7 @@ def _law_panel(rows: pd.DataFrame, loss: str) -> pic.Panel:
         x=pic.Axis("", low=seen.min() - room, high=seen.max() + room),
         y=pic.Axis("density", low=-ROOM_FOR_SYMBOLS * highest, high=1.08 * highest),
         marks=(pic.Mark(0.0, dash="solid", colour="#999999"),),
-        title=f"{pic.label_of(loss)}, {ridge_words(RIDGES[loss])}, *k = 3*, *α = {ALPHA:g}*",
+        title=f"{pic.label_of(loss)}, {ridge_words(RIDGES[loss])}: {PROBLEM}",
         legend=None,
     )
     if rows["atom"].notna().any():
