@@ -344,8 +344,14 @@ def twins(table: pd.DataFrame) -> pic.Panel:
     return replace(
         panel,
         traces=tuple(traces),
-        x=replace(panel.x, ticks=(150, 300, 600, 1200)),
-        y=replace(panel.y, low=5e-3, high=3.0, ticks=(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)),
+        x=replace(panel.x, label="training samples *n*", ticks=(200, 400, 800, 1600)),
+        y=replace(
+            panel.y,
+            label="error on held-out samples",
+            low=5e-3,
+            high=3.0,
+            ticks=(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1),
+        ),
         legend=pic.Legend(
             "upper right", "lines: twins, with bands\nsymbols: digits, with bars (99 %)"
         ),
