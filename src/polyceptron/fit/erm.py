@@ -173,8 +173,8 @@ def fit_erm_path(
     >>> from polyceptron.problem import Teacher
     >>> X, y, _ = Teacher(3).sample(n_samples=200, dimension=50, seed=0)
     >>> fits = fit_erm_path(X, y, "cross-entropy", [0.1, 1.0])
-    >>> [fit.training_loss < 1 for fit in fits], fits[0].training_loss < fits[1].training_loss
-    ([True, True], True)
+    >>> fits[0].training_loss < fits[1].training_loss < 1
+    True
     """
     data_checks.check_choice("solver", solver, ("auto", "newton"))
     problem = FitProblem(as_loss(loss), solver, check_tolerance(tol, DEFAULT_TOL))

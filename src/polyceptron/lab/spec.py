@@ -321,10 +321,10 @@ def load_spec(path: str | Path) -> SweepSpec:
 
     Examples
     --------
-    >>> load_spec("none.toml")
+    >>> load_spec("none.toml")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    polyceptron.errors.InvalidInput: cannot read the sweep file 'none.toml': there is no such file
+    polyceptron.errors.InvalidInput: cannot read the sweep file 'none.toml': ...
     """
     return parse_spec(read_text(path, "sweep file"), name=Path(path).name)
 

@@ -108,7 +108,8 @@ def calibration(teacher: Any, estimator: Any, alpha: float, n_bins: int = N_BINS
     Examples
     --------
     >>> from polyceptron.problem import ERM, Teacher
-    >>> found = calibration(Teacher(2, noise="softmax:2"), ERM("cross-entropy", 1e-3), 5.0)
+    >>> teacher = Teacher(2, noise="softmax:2")
+    >>> found = calibration(teacher, ERM("cross-entropy", 1e-3), 5.0)
     >>> found.temperature > 1  # hardly any ridge: overconfident
     True
     """

@@ -71,9 +71,10 @@ NO_THEORY = "no theory"
 class Plan(ShortDisplay):
     """The sample ratio that reaches an error, its uncertainty, and the row at that α.
 
-    `at_jump`: the target lies inside a jump of the error, and α is just above it. For the
-    Bayes-optimal estimator α is what is possible, `algorithm` what message passing can follow. One
-    that never reaches the error, or has no theory here, has α = ∞ and says so in its status.
+    For the Bayes-optimal estimator α is where the error becomes possible, and `algorithm` is the
+    plan of message passing. If the error jumps past the target, `at_jump` is True and α is just
+    above the jump. An estimator that never reaches the error, or has no theory here, has α = ∞; the
+    status of its row says which.
     """
 
     alpha: float
@@ -128,8 +129,8 @@ def plan(
     dimension : int, optional
         With it the answer has `n_samples` too.
     ridge : float or 'optimal'
-        The ridge of estimators that are given by name, or compared by default. By default it is the
-        best one at each α, so that no estimator loses by an unlucky ridge.
+        The ridge of estimators that are given by name, or compared by default. By default it is
+        'optimal', the best one at each α, so that no estimator loses by an unlucky ridge.
 
     Returns
     -------

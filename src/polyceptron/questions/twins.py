@@ -380,7 +380,8 @@ def twin_report(
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> found = twin_report(*load_iris(return_X_y=True), train_sizes=[0.5, 1.0], models=["own"])
+    >>> X, y = load_iris(return_X_y=True)
+    >>> found = twin_report(X, y, train_sizes=[0.5, 1.0], models=["own"])
     >>> list(found.frame["model"])
     ['measured', 'measured', 'own', 'own']
     """

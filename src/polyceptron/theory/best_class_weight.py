@@ -77,7 +77,8 @@ def best_class_weight(
     --------
     >>> from polyceptron.problem import ERM
     >>> from polyceptron.problem.populations import Mixture
-    >>> found = best_class_weight(Mixture((0.9, 0.1), separation=2.0), ERM(intercept=True), 3.0)
+    >>> rare = Mixture((0.9, 0.1), separation=2.0)
+    >>> found = best_class_weight(rare, ERM(intercept=True), 3.0)
     >>> bool(found.chosen[1] > found.chosen[0])
     True
     """

@@ -102,7 +102,8 @@ def erm_fixed_point(teacher: Any, estimator: ErmLike, alpha: Any, tol: float | N
     >>> rare = Mixture(shares=(0.9, 0.1), separation=2.0)
     >>> erm_fixed_point(rare, ERM(intercept=True), 3.0).recall.round(4).tolist()
     [0.9721, 0.267]
-    >>> round(erm_fixed_point(Teacher(3), ERM("square", 1.0), 2.0).generalisation_error, 5)
+    >>> point = erm_fixed_point(Teacher(3), ERM("square", 1.0), 2.0)
+    >>> round(point.generalisation_error, 5)
     0.30546
     """
     check_population(teacher)
