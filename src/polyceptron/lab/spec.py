@@ -265,7 +265,7 @@ class SweepGrid(_Table):
             raise ValueError(f"alpha = {max(self.alpha):g} is too much in these dimensions")
         if round(min(self.alpha) * min(self.dimension)) < 1:
             least = f"alpha = {min(self.alpha):g} in dimension {min(self.dimension)}"
-            raise ValueError(f"{least} is no sample at all")
+            raise ValueError(f"{least} leaves no sample")
 
     @property
     def branches(self) -> list[str]:

@@ -216,7 +216,7 @@ class Teacher(_Rule):
         if np.abs(T.T @ R @ T - np.eye(k - 1)).max() < ROUNDING:
             return None
         if self.features.hidden > 0:
-            raise InvalidInput("a gram needs features that hide nothing of the teacher")
+            raise InvalidInput("gram= needs features without a hidden share of the teacher")
         return pop.as_rows(R)
 
     def _biases_of_shares(self, R: Array, shares: Array) -> Array:

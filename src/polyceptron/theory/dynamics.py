@@ -232,7 +232,7 @@ def _steps_of_unequal_classes(
         states = population_rounds(teacher, spec, alpha, n_steps)
     except np.linalg.LinAlgError:
         raise ComputationFailed(
-            f"the plain loop leaves every law within {n_steps} steps: take a larger ridge"
+            f"the iteration diverges within {n_steps} steps: take a larger ridge"
         ) from None
     found = []
     for step, (law, error, uncertainty) in enumerate(states):
