@@ -41,8 +41,8 @@ curve.frame.pivot(
 #
 # ## How many samples?
 #
-# For an error of 10 %: with the best that any method can do, and with two methods that are in
-# every library. `n_samples` is for the dimension given; what matters is the ratio α = n/d.
+# To reach an error of 10 %, with the best possible method and with two methods that every
+# library has. `n_samples` belongs to the dimension given; what matters is the ratio α = n/d.
 
 # %%
 d = 200
@@ -54,8 +54,8 @@ for estimator in (pc.BayesOptimal(), pc.ERM("max-margin"), pc.ERM("square", "opt
 # ## Which ridge?
 #
 # For the square loss the best ridge is the same at every α: 0.8617 at $k=3$. For cross-entropy it
-# falls with the number of samples, in the end as $\alpha^{-2}$. The paper's value, 0.01, is right
-# near $\alpha=5$ only. A ridge that is chosen once and kept costs most of what can be lost:
+# falls with the number of samples, eventually as $\alpha^{-2}$. The paper's value, 0.01, is right
+# near $\alpha=5$ only. If you choose a ridge once and keep it, you lose most of what there is to lose:
 
 # %%
 alphas = [1, 3, 8]

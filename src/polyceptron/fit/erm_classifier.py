@@ -196,7 +196,7 @@ class ERMClassifier(linear.LinearClassifier):
         minimiser is the same; where the ridge is given and the data have changed little, it takes
         fewer steps.
     verbose : int, default=0
-        Show how far the fit is, if it takes longer than 2 seconds.
+        Show the progress of the fit, if it takes longer than 2 seconds.
     random_state : int, default=None
         Shuffles the folds, where their number is given; None is 0. The rest is deterministic.
 

@@ -32,7 +32,7 @@ class Pruned(Population):
     Parameters
     ----------
     teacher : Teacher
-        Its classes are alike and its labels have no noise.
+        A teacher of equal classes, without noise.
     keep : float
         The share of the samples that is kept, above 0 and at most 1.
     which : 'hard', 'easy' or 'random'
@@ -83,7 +83,9 @@ class Pruned(Population):
     @classmethod
     def of_columns(cls, n_classes: int | None, **given: Any) -> Self:
         """Refuse: `of_text` makes a pruned teacher from its teacher and the selection."""
-        raise InvalidInput("a pruned teacher is made by its teacher")
+        raise InvalidInput(
+            "a pruned teacher cannot be made from columns alone: use Pruned(teacher, ...)"
+        )
 
     @classmethod
     def of_text(cls, teacher: Any, prune: Any) -> Self:
@@ -145,8 +147,8 @@ class Pruned(Population):
     def label_channel(self) -> Channel | None:  # type: ignore[override]
         """Refuse: whoever asks has a theory of samples that are not selected."""
         raise InvalidInput(
-            "pruned data have a learning curve and simulations of empirical risk minimisation, "
-            f"and no other theory; got {self!r}"
+            "for pruned data there is only the learning curve and the simulation of empirical risk "
+            f"minimisation; got {self!r}"
         )
 
     @property
@@ -190,7 +192,7 @@ class Pruned(Population):
         n = check_size(n_samples, "n_samples")
         n_kept = round(self.keep * n)
         if n_kept < 1:
-            raise InvalidInput(f"of {n} samples a share of {self.keep:g} is no sample at all")
+            raise InvalidInput(f"a share of {self.keep:g} of {n} samples leaves no sample")
         rng = np.random.default_rng(seed)
         X, y, weights = self.teacher.sample(n, dimension, rng)
         if self.which == "random":
@@ -217,8 +219,8 @@ def _check_kept_teacher(teacher: Any) -> None:
     plain = getattr(teacher, "model", None) == "argmax" and getattr(teacher, "symmetric", False)
     if not plain or not teacher.channel.noiseless:
         raise InvalidInput(
-            "pruning takes a Teacher whose classes are alike, without noise and with features "
-            f"that hide nothing, got {teacher!r}"
+            "pruning takes a Teacher of equal classes, without noise and without a hidden share in "
+            f"its features; got {teacher!r}"
         )
 
 

@@ -66,7 +66,7 @@ def best_split(
     n_samples, dimension : int
         n and d; the theory is that of large d.
     coverage : float
-        Share of samples whose label is to be in the set.
+        Share of samples whose label must be in the set.
     score : 'probability' or 'adaptive'
 
     Returns

@@ -124,8 +124,8 @@ def margin_law(
     Returns
     -------
     MarginLaw
-        Of four classes that are not alike and more, and of hinges of three, densities are sampled
-        in cells of the grid.
+        For four and more unequal classes, and for hinges with three, densities are sampled in cells
+        of the grid.
 
     Examples
     --------

@@ -417,7 +417,7 @@ def test_after_a_refused_value_the_figures_are_called_old(client: Browser) -> No
     wrong = client.sync("", {"k": "60"}, by="k")
     assert wrong["message"]["children"] == (
         "The number of classes k must be a whole number from 2 to 50, got 60. The figures still "
-        "show the settings before this."
+        "show the previous settings."
     )
     assert wrong["refused"]["data"] is True
     assert client.sync("", {"k": "6"}, by="k")["refused"]["data"] is False

@@ -386,7 +386,7 @@ def test_bad_input(given: dict[str, object], words: str) -> None:
 
 def test_refused() -> None:
     for teacher in (pc.Teacher(3, noise="flips:0.1"), pc.Teacher(3, biases=(1, 0, 0)), 3):
-        with pytest.raises(pc.InvalidInput, match="classes are alike"):
+        with pytest.raises(pc.InvalidInput, match="equal classes"):
             pc.Pruned(teacher)
     population = pc.Pruned(pc.Teacher(3))
     for rule in ("bayes", "class-means", "lda", "one-vs-rest", "sgd:1"):
