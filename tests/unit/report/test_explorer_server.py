@@ -490,7 +490,7 @@ def test_the_address_is_printed_before_anything_heavy_is_imported(arguments: lis
 def test_without_a_token_other_machines_are_not_served() -> None:
     asked = CliRunner().invoke(shell, ["explore", "--no-token", "--host", "127.0.0.1"])
     assert isinstance(asked.exception, InvalidInput)
-    assert "--no-token is for this machine only" in str(asked.exception)
+    assert "--no-token works on this machine only" in str(asked.exception)
 
 
 def test_the_browser_is_opened_unless_it_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:

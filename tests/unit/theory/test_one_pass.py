@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from itertools import pairwise
 
 import numpy as np
@@ -301,19 +300,6 @@ def test_never_below_the_bayes_error() -> None:
         (best,) = student_of("bayes").rows(pc.Teacher(k), [3.0])
         (one_pass,) = rows(pc.Teacher(k), "sgd:optimal", [3.0])
         assert one_pass["generalisation_error"] > best["generalisation_error"]
-
-
-@pytest.mark.parametrize("noise", ["none", "softmax:2"])
-def test_speed(noise: str) -> None:
-    """100 points cost about as much CPU time as three points of regularised cross-entropy."""
-    one_pass_path.cache_clear()
-    teacher = pc.Teacher(100, noise=noise)
-    start = time.process_time()
-    rows(teacher, pc.SGD(rate=1.01), np.linspace(0, 6, 100))
-    ours = time.process_time() - start
-    start = time.process_time()
-    rows(pc.Teacher(100), pc.ERM(ridge=0.123), [1.0, 2.0, 3.0])
-    assert ours < 3 * (time.process_time() - start)
 
 
 NAMES = ["sgd:1", "sgd:0.5:decay:4", "sgd[square]:0.5", "sgd[smoothed:0.1]:2:decay:1:batch:8"]
