@@ -33,7 +33,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from polyceptron.display import describe_seconds
+from polyceptron.display import describe_seconds, visible
 
 _Item = TypeVar("_Item")
 
@@ -131,14 +131,14 @@ def say(text: str) -> None:
     """
     if sys.stderr is not None:
         with suppress(OSError):
-            sys.stderr.write(f"{text}\n")
+            sys.stderr.write(f"{visible(text)}\n")
 
 
 class _StatusLine:
     """What is said about the work that runs: a message, the share done, the time left."""
 
     def __init__(self, message: str) -> None:
-        self.message = message
+        self.message = visible(message)
         self.done = 0.0
         self.begin = time.monotonic()
         self.time_of_report = self.begin
@@ -162,7 +162,7 @@ class _StatusLine:
 
     def change_message(self, message: str) -> None:
         """Replace the message and show the line."""
-        self.message = message
+        self.message = visible(message)
         self.show(self.text())
 
     def report(self, done: float) -> None:

@@ -291,6 +291,29 @@ def test_a_file_that_becomes_a_link_while_it_is_written(tmp_path):
     assert path.is_symlink()
 
 
+def test_a_file_of_another_in_a_sticky_folder_is_refused_before_any_work(tmp_path, monkeypatch):
+    """The result was computed, written beside the file, and could not be moved into its place."""
+    path = tmp_path / "rows.csv"
+    path.write_text("of another user")
+    tmp_path.chmod(0o1777)
+    other = os.geteuid() + 1000
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    with pytest.raises(InvalidInput, match="permission denied"):
+        check_writable(path)
+    check_writable(tmp_path / "new.csv")
+    tmp_path.chmod(0o777)
+    check_writable(path)
+
+
+def test_a_current_folder_that_was_removed_is_named(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(InvalidInput, match=r"'rows\.csv': the current folder was removed"):
+        check_writable("rows.csv")
+
+
 def test_names_that_no_file_can_have(tmp_path):
     for name in ("x" * 300, "a\0b"):
         with pytest.raises(InvalidInput, match="cannot write"):

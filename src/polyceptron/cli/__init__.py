@@ -21,6 +21,7 @@ from polyceptron.cli import (
     theory_commands,
 )
 from polyceptron.cli.help_texts import Command, CommandGroup, Stopped
+from polyceptron.display import visible
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.version import VERSION
 
@@ -92,5 +93,5 @@ def _number_wanted(message: re.Match[str]) -> str:
 
 def _fail(reason: object, code: int) -> int:
     """Say on standard error why the command ends, and return its exit code."""
-    print(f"polyceptron: {reason}", file=sys.stderr)  # noqa: T201
+    print(f"polyceptron: {visible(str(reason))}", file=sys.stderr)  # noqa: T201
     return code

@@ -15,6 +15,7 @@ from polyceptron.cli.options import ESTIMATOR, PROBLEM, RESULT, option, setting
 from polyceptron.cli.output import Output
 from polyceptron.cli.side_files import Overwrite, check_unnamed, choose_weights_file, report_beside
 from polyceptron.cli.tables import describe_teacher
+from polyceptron.display import visible
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs, write_together
 from polyceptron.number_lists import parse_numbers
@@ -483,7 +484,7 @@ def data(
         if as_json:
             sys.stdout.write(report_json(report.measured, only_ascii=True))
         else:
-            sys.stdout.write(str(report))
+            sys.stdout.write(visible(str(report)))
     if html is not None:
         say(f"wrote the page to {html} and the numbers to {beside}")
 

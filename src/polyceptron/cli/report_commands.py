@@ -29,7 +29,7 @@ from polyceptron.cli.options import option, setting
 from polyceptron.cli.output import Output
 from polyceptron.cli.side_files import Overwrite, check_figure_files, check_unnamed
 from polyceptron.cli.tables import describe_row, echo, print_json, print_table
-from polyceptron.display import describe_seconds
+from polyceptron.display import describe_seconds, visible
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs
 from polyceptron.progress import say, waiting
@@ -265,7 +265,7 @@ def _show_means(store: Store, quantity: str, spec: SweepSpec | None, as_json: bo
     if as_json:
         print_json(lines)
         return
-    typer.echo(f"{quantity} in {store.path}: {len(store)} rows")
+    typer.echo(visible(f"{quantity} in {store.path}: {len(store)} rows"))
     _show_summary(lines)
 
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
 from polyceptron.pictures.curves import curves_picture, ridge_picture
-from polyceptron.pictures.matplotlib_figure import render_matplotlib, svg_text
+from polyceptron.pictures.matplotlib_figure import render_matplotlib, save_figure, svg_text
 from polyceptron.pictures.parts import (
     COLOURS,
     MARKERS_OF,
@@ -288,6 +288,16 @@ def test_settings_of_the_user_change_no_picture(settings: dict[str, Any]) -> Non
     with mpl.rc_context(settings):
         assert svg_text(picture) == plain
         assert mpl.rcParams[next(iter(settings))] == next(iter(settings.values()))
+
+
+def test_a_picture_that_matplotlib_cannot_write_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
+    figure = render_matplotlib(curves_picture(rows()))
+    with pytest.raises(InvalidInput, match=r"cannot draw .*yesterday"):
+        save_figure(figure, tmp_path / "curve.pdf")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_table_without_usable_rows_is_a_sentence() -> None:
