@@ -43,7 +43,7 @@ for name in ("bayes", "average"):
     print(f"{name:8} test loss {scores.test_loss:.4f}, calibration {calibration:.4f}")
 
 # %% [markdown]
-# On data, with calibrated probabilities and scikit-learn's interface in `AMPClassifier`:
+# On data drawn from the model; `AMPClassifier` is the same with scikit-learn's interface:
 
 # %%
 data = pc.Teacher(3).sample(n_samples=600, dimension=200, seed=0)

@@ -178,7 +178,8 @@ Prune = Annotated[
     str | None,
     option(
         "Train on a share of the samples only: hard:0.5 keeps the half with the smallest teacher "
-        "margins, easy:0.5 the half with the largest, random:0.5 any half.",
+        "margins, easy:0.5 the half with the largest, random:0.5 any half. With two classes, add "
+        ":0.8 for margins under a probe of this correlation with the teacher.",
         metavar="NAME",
         show_default="all samples",
         panel=PROBLEM,

@@ -405,5 +405,7 @@ def style() -> Iterator[None]:
     # fontTools warns about the dates of the fonts that it cuts down for a PDF; nobody needs them.
     logging.getLogger("fontTools").setLevel(logging.ERROR)
     sheet: Any = SHEET  # matplotlib's stubs name every key
-    with mpl.rc_context(sheet):
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(sheet)
         yield

@@ -304,7 +304,7 @@ class Perceptron(_Rule):
     model: ClassVar[str] = "perceptron"
     takes: ClassVar[tuple[str, ...]] = ("prior", "noise", "features")
     common_shift: ClassVar[bool] = False
-    n_classes: ClassVar[int] = 2  # type: ignore[misc]
+    n_classes = 2
 
     def __post_init__(self) -> None:
         self.channel.guess(2)
@@ -344,12 +344,15 @@ def make_teacher(
 
     `unequal` are biases or shares, and gram; they tell the number of classes too.
     """
-    kinds: dict[str, Any] = {"argmax": Teacher, "perceptron": Perceptron}
+    kinds: dict[str, type[Teacher] | type[Perceptron]] = {
+        "argmax": Teacher,
+        "perceptron": Perceptron,
+    }
     if model not in kinds:
         raise InvalidInput(f"unknown model {model!r}: allowed are 'argmax' and 'perceptron'")
     given = {"prior": prior, "noise": noise, "features": features, **unequal}
     given = {name: value for name, value in given.items() if value is not None}
-    return kinds[model].of_columns(n_classes, **given)  # type: ignore[no-any-return]
+    return kinds[model].of_columns(n_classes, **given)
 
 
 def check_teacher(teacher: object) -> None:

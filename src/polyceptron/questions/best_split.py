@@ -47,6 +47,7 @@ class BestSplit(ShortDisplay):
     size_without_calibration: float  # of all samples learned from and a threshold that is known
 
 
+@np.errstate(under="ignore")  # Densities far out are 0.
 def best_split(
     population: Population,
     student: Estimator | Loss | str,

@@ -87,6 +87,7 @@ class _Scores:
     bins: Bins
 
 
+@np.errstate(under="ignore")  # Chances of classes far behind are 0.
 def calibration(teacher: Any, estimator: Any, alpha: float, n_bins: int = N_BINS) -> Calibration:
     """Return test loss, Brier score, reliability and best temperature at n = αd, d → ∞.
 

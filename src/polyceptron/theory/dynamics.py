@@ -103,6 +103,7 @@ def bayes_sides(
     return fields, partial(curve.weights, column=column)
 
 
+@np.errstate(under="ignore")  # Densities far out are 0.
 def state_evolution(
     teacher: AnyTeacher, alpha: float, n_steps: int = 50, start: float | str = "uninformed"
 ) -> StateEvolution:
@@ -175,6 +176,7 @@ class ErmStep(NamedTuple):
     intercepts: Any = None  # (k,), of mean 0
 
 
+@np.errstate(under="ignore")  # Densities far out are 0.
 def erm_state_evolution(
     teacher: Any,
     estimator: Any,

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
 from polyceptron.pictures.curves import curves_picture, ridge_picture
-from polyceptron.pictures.matplotlib_figure import render_matplotlib
+from polyceptron.pictures.matplotlib_figure import render_matplotlib, svg_text
 from polyceptron.pictures.parts import (
     COLOURS,
     MARKERS_OF,
@@ -269,6 +270,24 @@ def test_what_cannot_be_drawn_is_a_sentence(
     assert isinstance(result.exception, InvalidInput), result.output
     assert re.search(words, str(result.exception))
     assert not list(tmp_path.glob("*.pdf"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"text.usetex": True},
+        {"axes.formatter.use_locale": True, "text.parse_math": False},
+        {"savefig.bbox": "tight", "figure.autolayout": True, "path.sketch": (1, 100, 2)},
+        {"axes.prop_cycle": mpl.cycler(color=["red"]), "xtick.direction": "in"},
+    ],
+)
+def test_settings_of_the_user_change_no_picture(settings: dict[str, Any]) -> None:
+    """With usetex and no LaTeX, a picture of rows that had been computed ended in a traceback."""
+    picture = curves_picture(rows())
+    plain = svg_text(picture)
+    with mpl.rc_context(settings):
+        assert svg_text(picture) == plain
+        assert mpl.rcParams[next(iter(settings))] == next(iter(settings.values()))
 
 
 def test_a_table_without_usable_rows_is_a_sentence() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -212,7 +212,7 @@ class ERM(Estimator):
         no_fields = np.zeros((1, teacher.n_classes))
         if loss.scale_free or loss.probabilities(no_fields) is None:
             return None
-        return loss.probabilities  # type: ignore[return-value]  # asked above
+        return cast(Probabilities, loss.probabilities)
 
     def decay(self, teacher: AnyTeacher) -> Decay | None:
         """Return the decay of the loss; noise of labels makes p = 1, or 1/2 where it is sharp."""
