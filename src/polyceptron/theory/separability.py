@@ -78,8 +78,8 @@ def separability(
     ----------
     population : Teacher, Perceptron or Mixture
     tol : float, optional
-        By default 1e-6 for k ≤ 3, 1e-3 above. Three and more unequal classes are sampled at fixed
-        points; the uncertainty is what that leaves open.
+        By default 1e-6 for k ≤ 3, 1e-3 above. Three and more unequal classes are sampled, always at
+        the same points; the uncertainty is what that leaves open.
     intercept : bool
         Whether the separating rule has an intercept. Equal classes need none.
 
