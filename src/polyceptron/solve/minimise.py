@@ -428,6 +428,7 @@ class _Search(Widening):
         # Of sums of powers λ^p, |p| ≤ 2, the third derivative is at most twice the second. Then the
         # gain at a vertex within 2 · LONGEST_CHECK of x is less than twice that of the parabola,
         # and its vertex is off by step²/3.
+        # Where the function does not bend upwards, `promised` is that of the next step downhill.
         not_the_least = self.trials[x].value - self.least()
         promised = 2 * fit.gain
         vertex_is_off = step**2 / 3
@@ -456,6 +457,7 @@ class _Search(Widening):
         slope = (above - below) / (2 * step)
         bend = (above - 2 * here + below) / step**2
         if not (math.isfinite(slope) and math.isfinite(bend)):
+            # An edge: the tolerance stands for a gain that nothing is known of.
             return _Parabola(0.0, 0.0, self.tol, neighbours_known=False)
         if bend > 0 and abs(slope / bend) < 2 * step:
             return _Parabola(-slope / bend, bend, slope**2 / (2 * bend))
