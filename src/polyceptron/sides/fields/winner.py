@@ -4,7 +4,7 @@ A teacher's label is the class of the largest *utility*: its field plus noise. W
 distribution function of a utility around its field, μ_h the mean of the teacher's field of class h
 given the student's, and U the label's own utility,
 
-    Z_1 = ∫ dU F′(U − μ_1) ∏_h F(U − μ_h)                        (theory notes, section 10)
+    Z_1 = ∫ dU F′(U − μ_1) ∏_h F(U − μ_h)
 
 so that at a given U each of the N = k − 1 competitors carries a factor F of its own: given U they
 are independent. Over all fields U is the largest of k utilities; its nodes are equal steps of the
