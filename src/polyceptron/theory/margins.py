@@ -100,6 +100,7 @@ class MarginLaw(ShortDisplay):
         )
 
 
+@np.errstate(under="ignore")  # Densities far out are 0.
 def margin_law(
     teacher: AnyTeacher | Mixture,
     estimator: Estimator | str,
@@ -123,8 +124,8 @@ def margin_law(
     Returns
     -------
     MarginLaw
-        Of four classes that are not alike and more, and of hinges of three, densities are sampled
-        in cells of the grid.
+        For four and more unequal classes, and for hinges with three, densities are sampled in cells
+        of the grid.
 
     Examples
     --------

@@ -7,8 +7,9 @@ given the student's, and U the label's own utility,
     Z_1 = ∫ dU F′(U − μ_1) ∏_h F(U − μ_h)
 
 so that at a given U each of the N = k − 1 competitors carries a factor F of its own: given U they
-are independent. Over all fields U is the largest of k utilities; its nodes are equal steps of the
-normal score of one utility, and know nothing of the student (`nodes_of_largest_utility`).
+are independent. Over all fields U is the largest of k utilities; its nodes
+(`nodes_of_winning_utility`) are equal steps of the normal score of one utility, and know nothing of
+the student.
 
 Fields are written ω = √q x with x a standard normal in each class, and the utility of a class is
 ρx plus noise, ρ the correlation of student and teacher. A label is also guessed with some chance
@@ -46,7 +47,7 @@ class WinningUtilities(NamedTuple):
 
 
 @lru_cache(maxsize=128)
-def nodes_of_largest_utility(channel: Channel, n_classes: int, n: int) -> WinningUtilities:
+def nodes_of_winning_utility(channel: Channel, n_classes: int, n: int) -> WinningUtilities:
     """Return n nodes for the largest of k utilities.
 
     Its normal score g has the density kφ(g)Φ(g)^{k−1}; nodes are equal steps of g, where the
@@ -147,7 +148,7 @@ def label_sources(
     pull = student.additive(order.V)
     assert pull is not None
     guess = channel.guess(k)
-    utilities = nodes_of_largest_utility(channel, k, n)
+    utilities = nodes_of_winning_utility(channel, k, n)
     by_utility = WinnerAtUtility(
         pull=pull,
         rho=order.rho,
