@@ -113,7 +113,7 @@ class PosteriorScore(Coordinates):
     def explicit_averages(
         self, law: ScalarOrder, signal: float, n_classes: int
     ) -> tuple[float, float, float, float] | None:
-        """Return None: no average has a closed form."""
+        """Return None: no average has a closed form (`ClosedForm` says what the arguments are)."""
         return None
 
     def at_gaps(self, gaps: Array, V: float) -> Pull:

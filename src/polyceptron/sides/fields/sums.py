@@ -8,22 +8,22 @@ points. Label 1 stands for all; N = k − 1 classes h compete with it. The stude
     f_h = −p(ω_h − L),    f_1 = P = Σ_h p(ω_h − L),    ω_1 = L + d(P),    a_h = p′(ω_h − L).
 
 For cross-entropy L is the log-normaliser at the proximal point. So P is all that the label needs to
-know of its competitors. From the last equation at fixed ω_h follows the Jacobian
+know of its competitors. Differentiating ω_1 = L + d(P) at fixed ω_h gives the Jacobian
 
     dω_1/dL = S/a_1,    a_1 = −1/d′(P),    S = a_1 + Σ_h a_h.
 
 The label is the class of the largest utility, U say (`winner`). A utility has the distribution
 function F around the mean of the teacher's field, so that class 1 wins with the density F′(U) and a
 competitor loses with probability F(U): at given U and L all N competitors are independent. With φ
-the density of a field,
+the density of a field, each average is
 
     E g = k ∫dU ∫dL E_competitors[ (φF′/a_1)(P) · S g ]
 
-where φF′ is taken at the label's own field ω_1 = L + d(P), and S g is a polynomial in sums over the
-competitors for every g that is averaged (h = F′/F from the slope of F(U) in the teacher's field):
+where φF′ is taken at the label's own field ω_1 = L + d(P). For every g that is averaged S g is a
+polynomial in sums over the competitors (H = F′/F is the slope of ln F(U) in the teacher's field):
 
-    NM      P Σ h + Σ p h                        NQ     P² + Σ p²
-    NC·S    2 a_1 Σ a + Σ_{h≠h'} a_h a_h'        NqD    (ω_1 − L)P − Σ (ω_h − L)p
+    NM     g = P Σ H + Σ p H               NQ     g = P² + Σ p²
+    NqD    g = (ω_1 − L)P − Σ (ω − L)p     NC   S g = 2 a_1 Σ a + Σ_{h≠h'} a_h a_h'
 
 besides functions of P: the loss, and 1, whose average is the mass. (NqD is the mean of ω·f. As the
 pulls sum to 0, L may be taken off all fields; it is near those that count, so that little cancels.)
@@ -97,7 +97,7 @@ NODE_COUNTS = (
 # of a level further on.
 _LEVELS_AHEAD_OF_A_GUESS = 2
 _UTILITIES_SEARCHED = 5  # nodes of U at which windows are searched for; others are interpolated
-_UTILITIES_AT_ONCE = 8  # so many fit into a cache with all their nodes of L and P
+_UTILITIES_AT_ONCE = 8  # with all their nodes of L and P so many fit into a cache
 # τ, 1/q or 1/V beyond which nothing is computed: a root finder's step went astray.
 _EXTREME_ORDER_PARAMETER = 1e20
 # Windows of the fields and of L that count are searched for at the points of a lattice in
@@ -324,8 +324,8 @@ class CompetitorMeans:
     def _mean(self, g: LabelFunction, of_competitors: Complex) -> float:
         """Return E of φF′/a_1 times g(P) and of the competitors whose mode means are given.
 
-        The label's functions are Re Σ_m c_m e^{−i…}: `vdot` conjugates the mode means, and the real
-        part serves since sums over competitors are real.
+        The label's functions are Re Σ_m c_m e^{−i…}, m ≥ 0, with the factor 2 of m > 0 in c_m.
+        `vdot` conjugates the mode means, of which only the real part of the sum counts.
         """
         return float(np.vdot(of_competitors, self.series.coefficients[g]).real)
 

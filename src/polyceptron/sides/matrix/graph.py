@@ -127,7 +127,8 @@ class GroupLaw(NamedTuple):
 def group_law(problem: MatrixProblem, order: MatrixOrder, group: int) -> GroupLaw:
     """Return the law of the fields in a group, from the order parameters.
 
-    `teacher_given_fields` returns Var ω = ARAᵀ + E of a teacher, and the law of z given ω.
+    `teacher_given_fields` returns Var ω = ARAᵀ + E of a teacher, and the law of z given ω;
+    `lower_root` is the Cholesky factor.
     """
     r = order.m.shape[1]
     covariance = order.Q[group]
