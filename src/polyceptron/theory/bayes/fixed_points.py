@@ -31,7 +31,8 @@ from polyceptron.problem.order import PaperMatrices
 from polyceptron.problem.populations import AnyTeacher, check_teacher
 from polyceptron.rows import BRANCHES, Row, Status, kind_of, make_row
 from polyceptron.sides.weights.row_rule import effort
-from polyceptron.theory.bayes.solution_curve import Branch, CurvePoints, SolutionCurve, curve_of
+from polyceptron.theory.bayes.branches import Branch, CurvePoints
+from polyceptron.theory.bayes.solution_curve import SolutionCurve, curve_of
 
 
 @dataclass(frozen=True, repr=False)
