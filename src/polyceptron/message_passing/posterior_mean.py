@@ -96,32 +96,33 @@ def amp(
     y : array of int of shape (n,)
         Class indices 0..k−1, each at least once unless `n_classes` is given.
     prior : str, tuple or Prior, default="gaussian", of the perceptron "rademacher"
-        Of the weights: a registered name, a pair (values, probabilities) or a `Prior`.
+        Distribution of the weights: a registered name, a pair (values, probabilities) or a `Prior`.
     variances : "shared" or "full", default="shared"
-        One number, by self-averaging, or a matrix P diag(v) P for every sample and coordinate, with
-        P = I − 11ᵀ/k and one number of v for each class.
+        'shared' is one number for all, which is right for large d; 'full' is a matrix for every
+        sample and coordinate, P diag(v) P with P = I − 11ᵀ/k and one number of v for each class.
     tol : float, default=1e-8
         Relative change of weights and scores at which it has converged, 1e-5 at least in float32.
     max_iter : int, default=200
-        Most iterations.
+        Largest number of iterations.
     teacher_weights : array of shape (d, k), default=None
-        With these the trace has overlap and error.
+        If they are given, the trace has overlap and error.
     start : "uninformed" or "informed", default="uninformed"
-        Where to begin: from nothing, or at `teacher_weights`.
+        Where to start: from no knowledge, or at `teacher_weights`.
     model : "argmax" or "perceptron", default="argmax"
         The latter has one weight vector w, of which the weights are (−w, w)/√2.
     n_classes : int, default=None
         k, where not every class has a sample.
     noise : str or Channel, default="none"
-        Of the labels: a registered name such as 'gaussian:0.25' or 'flips:0.1', or a `Channel`.
+        Noise of the labels: a registered name such as 'gaussian:0.25' or 'flips:0.1', or a
+        `Channel`.
     prior_variance : float, default=1.0
         Factor of the variance of the prior, where weights are thought to be larger or smaller than
         the prior says.
     features : str or Spectrum, default="isotropic"
         Variances of the inputs.
     biases, shares : sequence of float of length k, default=None
-        Of a teacher whose classes are not alike: what it adds to its fields, or how often each
-        class is drawn. Variances are then "full", since directions differ; samples have no weights.
+        For a teacher with unequal classes: what it adds to its fields, or how often each class is
+        drawn. Variances are then "full", since directions differ; sample weights are not possible.
     verbose, callback, checkpoint, checkpoint_every
         Those of `fit_erm`.
 
@@ -268,10 +269,11 @@ def amp_erm(
         λ; 0 is the limit that the loss defines (max-margin for cross-entropy), and max-margin has
         the same weights at any ridge.
     penalty : str or Penalty, default=None
-        In place of the ridge: a registered name such as 'elastic-net:0.1:0.5', or a `Penalty`.
+        A penalty instead of the ridge: a registered name such as 'elastic-net:0.1:0.5', or a
+        `Penalty`.
     intercept, class_weight
-        Those of `fit_erm`, for a ridge and losses of class differences; of samples there are no
-        weights. Classes are then not alike, and V is a matrix.
+        Those of `fit_erm`, for a ridge and losses of class differences. Sample weights are not
+        possible then, and V is a matrix.
     verbose, callback, checkpoint, checkpoint_every
         Those of `fit_erm`.
 

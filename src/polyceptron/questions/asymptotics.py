@@ -160,12 +160,12 @@ def asymptotics(
     Parameters
     ----------
     teacher : Teacher, Perceptron or Mixture
-        Where classes are not alike, a mixture or one with smooth noise.
+        With unequal classes, a mixture or a teacher with smooth noise.
     estimator : Estimator or str
         An estimator or its name.
     alpha_max : float, optional
         By default 1e6 for two and three classes, and 1e4 above or with smooth noise; 400 for three
-        and more classes that are not alike.
+        and more unequal classes.
 
     Returns
     -------

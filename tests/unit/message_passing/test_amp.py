@@ -177,7 +177,7 @@ def test_a_ridge_of_zero_is_what_the_loss_says() -> None:
     np.testing.assert_array_equal(named.weights, limit.weights)
     with pytest.raises(pc.InvalidInput, match="ridge above 0"):
         amp_erm(X, y, "square", 0)
-    with pytest.raises(pc.InvalidInput, match="ridge above 0 .* got 0.0"):
+    with pytest.raises(pc.InvalidInput, match=r"ridge above 0 .* got 0\.0"):
         amp_erm(X, y, "square", penalty="ridge:0")
 
 

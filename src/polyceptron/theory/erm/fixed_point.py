@@ -108,14 +108,14 @@ def erm_fixed_point(teacher: Any, estimator: ErmLike, alpha: Any, tol: float | N
     alpha : float or array_like
         n/d, one or several.
     tol : float, optional
-        Of the generalisation error: 1e-6 for k = 2, 3, else 1e-4, or 1e-3 where classes are
-        unequal. The square loss needs none.
+        Wanted uncertainty of the generalisation error: by default 1e-6 for k = 2, 3, else 1e-4, or
+        1e-3 for unequal classes. The square loss needs none.
 
     Returns
     -------
     ErmFixedPoint, or a list of them for several α
-        Where classes are unequal (a mixture, biases, class weights) a `PopulationPoint`, with
-        matrices in place of scalars.
+        For unequal classes (a mixture, biases, class weights) a `PopulationPoint`, with matrices
+        instead of scalars.
 
     Examples
     --------
@@ -123,7 +123,8 @@ def erm_fixed_point(teacher: Any, estimator: ErmLike, alpha: Any, tol: float | N
     >>> rare = Mixture(shares=(0.9, 0.1), separation=2.0)
     >>> erm_fixed_point(rare, ERM(intercept=True), 3.0).recall.round(4).tolist()
     [0.9721, 0.267]
-    >>> round(erm_fixed_point(Teacher(3), ERM("square", 1.0), 2.0).generalisation_error, 5)
+    >>> point = erm_fixed_point(Teacher(3), ERM("square", 1.0), 2.0)
+    >>> round(point.generalisation_error, 5)
     0.30546
     """
     check_population(teacher)
