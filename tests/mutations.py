@@ -423,7 +423,7 @@ MUTATIONS = [
     ),
     Mutation(
         "one-vs-rest: the common field in the curvature by parts",
-        "theory/one_vs_rest.py",
+        "theory/one_vs_rest_equations.py",
         "(k - 1) * math.sqrt(law.q) + root_p",
         "(k - 1) * math.sqrt(law.q) + 2 * root_p",
         "tests/unit/theory/test_class_rules.py::test_the_curvature_of_one_vs_rest_comes_by_parts_too",
@@ -528,7 +528,7 @@ MUTATIONS = [
     ),
     Mutation(
         "one-vs-rest: what the students have in common",
-        "theory/one_vs_rest.py",
+        "theory/one_vs_rest_equations.py",
         "                Z * pulls.total**2 / k,\n",
         "            Z * total**2,\n",
         "tests/unit/theory/test_class_rules.py::test_what_binary_students_have_in_common_is_that_of_fits",

@@ -114,7 +114,11 @@ def _exact(system: Equations, root: Root) -> Refined:
 
 
 def _solve_on_level(system: Equations, level: int, root: Root, tol: float) -> tuple[Root, Averages]:
-    """Return the root on a level, with nodes placed at another level's root, and its averages."""
+    """Return the root on a level, with nodes placed at another level's root, and its averages.
+
+    `system.placed` gives the averages on these nodes as a function of (τ, q, V), `system.on` makes
+    of them F as a function of θ.
+    """
     at_nodes = lru_cache(maxsize=2)(system.placed(level, root.theta))  # asked for the root again
     chord = _trusts_old_jacobian(system, root)
     root = newton(system.on(at_nodes), root.theta, tol=tol, jacobian=root.jacobian, chord=chord)
@@ -217,7 +221,7 @@ class SmoothRefinement:
 
         It is (J⁻¹)_ij ΔF_j with J = ∂F/∂θ. The sign is left: only absolute values are used.
         """
-        before, _ = self.system.at(level - 1, self.root.theta)
+        before, _ = self.system.at(level - 1, self.root.theta)  # the averages there
         change = self.root.residual - self.system.residual(self.root.theta, before).mean(1)
         return np.asarray(np.linalg.inv(self.root.jacobian) * change)
 
@@ -225,10 +229,10 @@ class SmoothRefinement:
         """Return the error of ln τ that the rule sees without another level.
 
         It has the least error that is ever claimed for a level, and what two identities of the
-        averages miss: the probability 1 of all nodes, and Gaussian integration by parts
-        (`Averages.doubt`). Where nodes move with the order parameters, the missed probability may
-        be that of the samples which determine the weights, unless the loss is a hard constraint
-        (`scale_free`), whose changes count in full (`_share_left`).
+        averages miss: the probability 1 of all nodes, and Gaussian integration by parts, which
+        counts `rule.by_parts` times (`Averages.doubt`). Where nodes move with the order parameters,
+        the missed probability may be that of the samples which determine the weights, unless the
+        loss is a hard constraint (`scale_free`), whose changes count in full (`_share_left`).
         """
         problem = self.system.problem
         rule = problem.fields.rule
