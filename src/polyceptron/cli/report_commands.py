@@ -517,7 +517,9 @@ def explore(
     curve after 180 s and a simulation after 300 s, or when either needs more than 0.8 GB of memory;
     the page then says so.
 
-    The address contains a token, so that other users of this machine cannot compute here.
+    The address contains a token, so that other users of this machine cannot compute here. A
+    browser that polyceptron starts shows the address in the list of processes: where other people
+    use the machine, use --no-browser and open the address yourself.
 
     Example: polyceptron explore --port 8051
     """
