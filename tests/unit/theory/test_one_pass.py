@@ -261,10 +261,14 @@ def test_both_ends_of_alpha() -> None:
     assert small["q"] == pytest.approx(1e-6 / 3, rel=1e-4)  # E‖e_y − 1/k‖²/r = 1/k
 
 
-def test_plentiful_samples() -> None:
+def test_plentiful_noisy_samples() -> None:
     large, larger = rows(pc.Teacher(3, noise="softmax:2"), pc.SGD(), [1e6, 1e8])
     floor = larger["generalisation_error"]
     assert large["generalisation_error"] == pytest.approx(floor, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_plentiful_samples() -> None:
     large, larger = rows(pc.Teacher(3), pc.SGD(), [1e6, 1e8])
     ratio = large["generalisation_error"] / larger["generalisation_error"]
     assert math.log(ratio) / math.log(100) == pytest.approx(1 / 3, abs=0.01)
