@@ -47,7 +47,7 @@ SPLIT_COLUMNS = (
 SETS = "Prediction sets"
 
 
-@with_shared_options("plot")
+@with_shared_options("prune", "plot")
 def sets(
     *,
     alpha: str | None = setting(

@@ -352,7 +352,7 @@ def _cure_for_none(teacher: AnyTeacher) -> str:
     return "; weights with few values, such as --prior rademacher, have transitions"
 
 
-@with_shared_options("prior", "plot")
+@with_shared_options("prior", "prune", "plot")
 def separability(
     *,
     teacher: AnyTeacher,
@@ -381,7 +381,7 @@ def separability(
         echo(f"{words}: alpha_s = {found.alpha_s:.7g} ± {spread}, 99 % ({found.status})")
 
 
-@with_shared_options("plot")
+@with_shared_options("prune", "plot")
 def asymptotics(
     *,
     teacher: AnyTeacher,
