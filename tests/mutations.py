@@ -80,15 +80,15 @@ MUTATIONS = [
     Mutation(
         "no mistake is no error of 0",
         "questions/forecast.py",
-        "half_count = 2 * least * rng.gamma(0.5, size=(N_DRAWS, 1))",
-        "half_count = least",
+        "n_mistaken = half_width**2 / 4 * last.size / n_samples",
+        "n_mistaken = 0.0",
         "tests/unit/report/test_data_report.py::test_a_curve_without_errors_has_a_forecast",
     ),
     Mutation(
         "floor of a forecast",
         "questions/forecast.py",
-        "np.maximum(a * u + c, 0)",
-        "np.maximum(a * u, 0)",
+        "np.maximum(a * law.shape(n, p, q) + c, 0.0)",
+        "np.maximum(a * law.shape(n, p, q), 0.0)",
         "tests/unit/report/test_data_report.py::test_a_power_law_is_found_and_its_band_holds_it",
     ),
     Mutation(
@@ -235,8 +235,8 @@ MUTATIONS = [
     Mutation(
         "many classes, sums: pairs of other classes",
         "sides/fields/sums.py",
-        "self.one_sum * f.a) + self._pairs_of_a()",
-        "self.one_sum * f.a)",
+        "self.one_sum * v.a) + self._pairs_of_a()",
+        "self.one_sum * v.a)",
         "tests/unit/theory/test_many_classes.py",
     ),
     Mutation(

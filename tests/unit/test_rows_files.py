@@ -323,6 +323,13 @@ def test_a_text_too_long_to_be_meant_is_refused(tmp_path, monkeypatch):
         "\t=1",
         "\n=1",
         "＝1+1",
+        "﹦1+1",
+        "﹢cmd",
+        " =1+1",
+        "\u200b=1+1",
+        "\ufeff=1+1",
+        "\x00=1+1",
+        "\u3000@1",
     ],
 )
 def test_a_text_that_a_spreadsheet_would_compute_is_only_text(cell: str, tmp_path: Path) -> None:
@@ -349,3 +356,9 @@ def test_the_name_of_a_column_is_no_formula(tmp_path: Path) -> None:
     with (tmp_path / "rows.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert row == {"'=1+1": "2", "q": "1.5"}
+
+
+def test_a_byte_order_mark_at_the_begin_hides_no_formula(tmp_path: Path) -> None:
+    """A spreadsheet drops the mark, and would compute the name of the first column."""
+    write_csv(frame([{"\ufeff=1+1": 2}]), tmp_path / "rows.csv")
+    assert (tmp_path / "rows.csv").read_bytes().startswith(b"'")

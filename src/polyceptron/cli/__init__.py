@@ -1,6 +1,6 @@
 """The command line: parse, call, print. Nothing is computed here.
 
-Exit codes: 0 done, 1 the computation failed or a check is off, 2 the input is wrong or a file
+Exit codes: 0 done, 1 the computation failed or a check failed, 2 the input is wrong or a file
 cannot be written, 130 stopped, 141 the reader of the output has gone (as `head` does).
 What the commands share is in `options`, what becomes of the standard streams in `streams`. Heavy
 imports stay inside the commands, so that `polyceptron --help` answers at once.

@@ -30,6 +30,7 @@ HEADERS = {  # of columns whose own names are too long, or not what people say
     "theory_generalisation_error": "theory error",
     "uncertainty": "± 99 %",  # holds in 99 of 100 cases
     "alpha_uncertainty": "± 99 %",
+    "mean_size_uncertainty": "± 99 %",
     "generalisation_error_standard_error": "std. error",
     "training_error": "train error",
     "training_loss": "train loss",

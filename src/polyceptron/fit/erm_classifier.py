@@ -129,10 +129,10 @@ class _ScaledPath:
     variance: float
 
 
-def _best_scaling(paths: dict[str, _ScaledPath]) -> str:
+def _best_scaling(paths: dict[str, _ScaledPath], features_a_sample: float) -> str:
     """Return the scaling tried first, unless the other predicts held-out samples clearly better."""
     first, *others = paths
-    clear = CLEAR
+    clear = CLEAR + features_a_sample
     if first == "global":
         clear = CLEAR_OF_ONE_UNIT
     for other in others:
@@ -165,7 +165,8 @@ class ERMClassifier(linear.LinearClassifier):
     scaling : "auto", "standard", "global" or "none", default="auto"
         Divide each feature by its standard deviation, all by one number, or none. 'auto' is
         'standard' with a ridge that is given. With one that is chosen it is 'standard', unless
-        'global' predicts held-out samples better by more than the standard error of the difference.
+        'global' predicts held-out samples better by more than 1 + d/n standard errors of the
+        difference, for n samples of d features.
         For features of one unit (half of them have nearly the same largest value, as pixels do) it
         is 'global', unless 'standard' is better by more than two standard errors. The scale is that
         of the training rows of each fold. A sparse X stays sparse.
@@ -195,7 +196,7 @@ class ERMClassifier(linear.LinearClassifier):
         minimiser is the same; where the ridge is given and the data have changed little, it takes
         fewer steps.
     verbose : int, default=0
-        Show how far the fit is, if it takes longer than 2 seconds.
+        Show the progress of the fit, if it takes longer than 2 seconds.
     random_state : int, default=None
         Shuffles the folds, where their number is given; None is 0. The rest is deterministic.
 
@@ -454,7 +455,8 @@ class ERMClassifier(linear.LinearClassifier):
             interrupted = found.path.interrupted
             if interrupted:
                 break
-        self.scaling_ = _best_scaling(paths)
+        n, d = problem.data.X.shape
+        self.scaling_ = _best_scaling(paths, d / n)
         if len(paths) > 1:
             self.scaling_scores_ = {
                 kind: (found.path.chosen.mean, found.path.chosen.standard_error)

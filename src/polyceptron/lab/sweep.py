@@ -72,7 +72,7 @@ def run_sweep(
     workers : int, optional
         Processes of this machine; all processors if not given.
     cluster : str, optional
-        Address of a Dask scheduler, in place of workers.
+        Address of a Dask scheduler, instead of workers.
     progress : bool or callable
         True for a line on standard error, or a function that receives `Progress`.
     runner : callable

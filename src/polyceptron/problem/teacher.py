@@ -130,15 +130,16 @@ class Teacher(_Rule):
     ----------
     n_classes : int
     prior : str, tuple, scipy distribution or Prior
-        Of the weights: the name of a registered prior, or a pair (values, probabilities).
+        Distribution of the weights: the name of a registered prior, or a pair (values,
+        probabilities).
     noise : str or Channel
-        Of the labels: a registered noise, such as 'gaussian:0.25' or 'flips:0.1'.
+        Noise of the labels: a registered name, such as 'gaussian:0.25' or 'flips:0.1'.
     features : str, array_like or Spectrum
         A registered spectrum, such as 'power:1.2:1000', the path of a CSV file, or eigenvalues.
     biases : sequence of float, optional
         b* (k,), added to the fields: y = argmax_l (W*ᵀx/√d + b*)_l. A common shift changes nothing.
     shares : sequence of float, optional
-        P(y = l) (k,), in place of the biases, which are then those that give these shares.
+        P(y = l) (k,), instead of the biases, which are then chosen to give these shares.
     gram : array_like, optional
         R (k, k), the covariance of the fields (and of the k weights of a feature), instead of the
         identity.
@@ -215,7 +216,7 @@ class Teacher(_Rule):
         if np.abs(T.T @ R @ T - np.eye(k - 1)).max() < ROUNDING:
             return None
         if self.features.hidden > 0:
-            raise InvalidInput("a gram needs features that hide nothing of the teacher")
+            raise InvalidInput("gram= needs features without a hidden share of the teacher")
         return pop.as_rows(R)
 
     def _biases_of_shares(self, R: Array, shares: Array) -> Array:

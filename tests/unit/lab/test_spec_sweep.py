@@ -86,7 +86,7 @@ def test_an_error_names_line_and_field(change: dict[str, str], field: str, sente
         ({"estimators": '"bayes"'}, "'erm' computes one of the estimators cross"),
         ({"sources": '"amp"'}, "'amp' computes one of the estimators bayes"),
         ({"model": '"perceptron"'}, r"'perceptron' has classes = \[2\], got \[3\]"),
-        ({"alpha": "[0.0001]"}, "no sample at all"),
+        ({"alpha": "[0.0001]"}, "leaves no sample"),
         ({"sources": None}, "grid.1..sources: this field is required"),
     ],
 )

@@ -136,8 +136,8 @@ def read_sgd(text: str) -> SGD:
 def _misspelt(text: str) -> InvalidInput:
     """Return the error of a rule that is not written as one."""
     return InvalidInput(
-        f"the estimator 'sgd{text}' must be written sgd:RATE, with a loss in brackets and "
-        "':decay:SCALE' or ':batch:SIZE' behind the rate where these are wanted"
+        f"the estimator 'sgd{text}' must be written sgd:RATE, as in sgd:1, sgd[square]:0.5, "
+        "sgd:2:decay:4 or sgd:1:batch:8"
     )
 
 

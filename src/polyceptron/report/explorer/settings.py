@@ -67,7 +67,7 @@ MODELS = {
     "perceptron": "perceptron (one vector)",
     "mixture": "Gaussian clusters",
 }
-RANGES = {FOLLOW: "chosen to show transitions and α_s", "set": "as set here"}
+RANGES = {FOLLOW: "chosen to show the transitions", "set": "as set here"}
 AXIS = {"linear": "linear", "log": "logarithmic"}
 RIDGE_RULES = {"fixed": "fixed", OPTIMAL: "best at each α"}
 

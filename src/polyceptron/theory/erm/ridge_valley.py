@@ -3,8 +3,9 @@
 Most errors have one valley over the ridge. Its bottom is found on a coarse level of the rule, and
 corrected by the slope on a finer one, before anything is solved for with full accuracy:
 
-1. *Bracket.* Coarse roots at x and at x ± 1; further out, until ε has risen on both sides. Each
-   is computed on the first level whose own checks do not doubt how much ε has risen: averages that
+1. *Bracket.* Coarse roots at x and at x ± 1; further out, until ε has risen on both sides: by many
+   tolerances, or step by step beyond doubt where it hardly depends on the ridge. Each root is
+   computed on the first level whose own checks do not doubt how much ε has risen: averages that
    miss samples make valleys of their own.
 2. *Bottom.* The least value of the polynomial through all points, where the next root is computed,
    until the polynomial promises less than the tolerance.
@@ -12,7 +13,7 @@ corrected by the slope on a finer one, before anything is solved for with full a
 
        dε/dx = −|dε/d ln τ| (d ln τ/dx),      dθ/dx = −J⁻¹ ∂F/∂x,
 
-   on levels that see it well enough.
+   on the first level where it differs little from that of the level before.
 
 A valley that this does not see, because ε has kinks, is flat, or falls up to a limit, is none of
 this file's: `find_valley` returns None, and `best_ridge` searches step by step.
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -37,12 +39,20 @@ from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.equations import Equations, equations
 
 RISE_IN_TOLERANCES = 10.0  # by which ε must have risen on both sides of a valley
+STEPS_OF_STEADY_RISE = 4  # of 1 in x: so many in a row are a rise as well, however small
+MAX_BRACKET_STEPS = 12
+# Finer levels that are tried where ε is in doubt by less than the tolerance, yet not by as little
+# as a steady rise asks for.
+LEVELS_FOR_STEADY_RISE = 2
 PROBE_DISTANCE = 0.25  # in x, of the slopes whose difference is the second derivative
 SHARE_IN_DOUBT = 0.2  # of a rise of ε: the second derivative is then known to about as much
-GAIN_SHARE = 0.05  # of the tolerance: a gain for which no further step is made
-# |error of d ln τ/d ln λ| over what the averages miss by their own checks: at most 42 was seen, for
-# 4 to 100 classes with 0.3 to 156 samples per dimension.
-SLOPE_ERROR_PER_DOUBT = 100.0
+GAIN_SHARE = 0.15  # of the tolerance: a gain for which no further step is made
+SMALL_DOUBT_SHARE = 0.05  # of the tolerance: ε in doubt by less is as good as known
+# |error of d ln τ/d ln λ| over what the averages miss by their own checks: usual are 0.1 to 3, and
+# the most is 42, for 4 to 100 classes with 0.3 to 156 samples per dimension.
+MOST_ERROR_PER_DOUBT = 100.0
+# The same beside the change between two levels, which may be small by chance.
+USUAL_ERROR_PER_DOUBT = 10.0
 
 
 class Valley(NamedTuple):
@@ -89,7 +99,7 @@ def find_valley(problem: Problem, first_ridge: float, tol: float) -> Valley | No
         root = coarse_root(equations(problem.at_ridge(first_ridge)))
         if not root.converged:
             return None
-        first = _Point(log_ridge, root.theta, root.jacobian, math.nan)
+        first = _Point(log_ridge, root.theta, root.jacobian, math.nan, math.nan)
         return _ValleySearch(problem, tol, root.level, first).valley()
     except (ArithmeticError, np.linalg.LinAlgError):
         return None
@@ -127,20 +137,14 @@ class _Slope(NamedTuple):
     error: float
 
 
-class _SlopeLevel(NamedTuple):
-    """A level of the rule, and its error of d ln τ/dx."""
-
-    level: int
-    error: float
-
-
 class _Point(NamedTuple):
-    """A coarse root at x, and ε there."""
+    """A coarse root at x, ε there, and by how much ε may be off."""
 
     x: float
     theta: Array
     jacobian: Array
     error: float
+    doubt: float
 
 
 @dataclass
@@ -155,7 +159,7 @@ class _ValleySearch:
 
     def valley(self) -> Valley | None:
         """Return the valley around the first root, None where there is none to be seen."""
-        if not self._add(self.first.x) or not self.bracket():
+        if not self._add(self.first.x, self.absolute_tol) or not self.bracket():
             return None
         log_ridge = self.bottom()
         if log_ridge is None:
@@ -169,20 +173,25 @@ class _ValleySearch:
 
     def bracket(self) -> bool:
         """Go to smaller and larger x until ε has risen on both sides; return whether it has."""
-        for _ in range(8):
-            level_of_sides = self._best().error + RISE_IN_TOLERANCES * self.tol
-            lowest = self.points[0]
-            highest = self.points[-1]
-            best = self._best()
-            if lowest.error < level_of_sides or best is lowest:
-                if not self._add(lowest.x - 1.0):
-                    return False
-            elif highest.error < level_of_sides or best is highest:
-                if not self._add(highest.x + 1.0):
-                    return False
+        for _ in range(MAX_BRACKET_STEPS):
+            i = self.points.index(self._best())
+            if not self._has_risen(self.points[i::-1]):
+                outer = self.points[0].x - 1.0
+            elif not self._has_risen(self.points[i:]):
+                outer = self.points[-1].x + 1.0
             else:
                 return True
+            if not self._add(outer, SMALL_DOUBT_SHARE * self.tol):
+                return False
         return False
+
+    def _has_risen(self, outwards: list[_Point]) -> bool:
+        """Return whether ε has risen from the best point to the last one of a side."""
+        rise = outwards[-1].error - outwards[0].error
+        if rise >= RISE_IN_TOLERANCES * self.tol:
+            return True
+        steps = list(pairwise(outwards))[-STEPS_OF_STEADY_RISE:]
+        return len(steps) == STEPS_OF_STEADY_RISE and all(_rises(*step) for step in steps)
 
     def bottom(self) -> float | None:
         """Return the x of least ε, None if the polynomials do not settle."""
@@ -194,7 +203,7 @@ class _ValleySearch:
                 return None
             if best.error - float(around(x)) < self.tol:  # the slope corrects the rest
                 return x
-            if not self._add(x):
+            if not self._add(x, self.absolute_tol):
                 return None
         return None
 
@@ -232,34 +241,33 @@ class _ValleySearch:
         return None
 
     def _slope_at(self, x: float, theta: Array, bend: float) -> _Slope | None:
-        """Return the slope of ε at x, None where no level sees it well or has a root near θ."""
+        """Return the slope of ε at x on the first level that sees it well, None without any."""
         system = equations(self.problem.at_ridge(math.exp(x)))
         fall = error_slope(self.problem.channel, math.exp(theta[0]), self.problem.n_classes)
-        # An error of the slope by so much would gain a share of the tolerance.
-        largest_error = math.sqrt(2 * bend * GAIN_SHARE * self.tol) / fall
-        seen = self._level_that_sees(system, theta, largest_error)
-        if seen is None:
-            return None
+        # An error of the slope by so much would gain a third of what is left open.
+        largest_error = math.sqrt(2 * bend * GAIN_SHARE / 3 * self.tol) / fall
+        jacobian = min(self.points, key=lambda point: abs(point.x - x)).jacobian
         rule = self.problem.fields.rule
-        residual = system.on(system.placed(seen.level, rule.placement(theta)))
-        nearest = min(self.points, key=lambda point: abs(point.x - x))
-        tol = rule.root_tolerances[seen.level]
-        root = newton(residual, theta, tol=tol, jacobian=nearest.jacobian, chord=True)
-        if not root.converged:
-            return None
-        theta = root.theta + root.step()
-        tangent, jacobian = ridge_tangent(system, theta, seen.level)
-        slope = -fall * float(tangent[0])
-        return _Slope(x, theta, tangent, jacobian, slope, fall * seen.error)
-
-    def _level_that_sees(
-        self, system: Equations, theta: Array, largest_error: float
-    ) -> _SlopeLevel | None:
-        """Return the coarsest level from 1 on that errs by less on d ln τ/dx, None without any."""
-        for level in range(1, self.problem.fields.rule.n_levels):
-            error = SLOPE_ERROR_PER_DOUBT * system.at(level, theta)[1]
+        slope_before = math.inf  # d ln τ/dx on the level before
+        first = 0  # level
+        if MOST_ERROR_PER_DOUBT * system.at(1, theta)[1] < largest_error:
+            first = 1
+        for level in range(first, rule.n_levels):
+            residual = system.on(system.placed(level, rule.placement(theta)))
+            tol = rule.root_tolerances[level]
+            root = newton(residual, theta, tol=tol, jacobian=jacobian, chord=True)
+            if not root.converged:
+                return None
+            theta = root.theta + root.step()
+            tangent, jacobian = ridge_tangent(system, theta, level)
+            slope = float(tangent[0])
+            doubt = system.at(level, theta)[1]
+            error = abs(slope - slope_before) + USUAL_ERROR_PER_DOUBT * doubt
+            if level > 0:
+                error = min(error, MOST_ERROR_PER_DOUBT * doubt)
             if error < largest_error:
-                return _SlopeLevel(level, error)
+                return _Slope(x, theta, tangent, jacobian, -fall * slope, fall * error)
+            slope_before = slope
         return None
 
     def _best(self) -> _Point:
@@ -272,8 +280,11 @@ class _ValleySearch:
         errors = [point.error for point in nearest]
         return Polynomial.fit(x, errors, len(nearest) - 1)
 
-    def _add(self, x: float) -> bool:
-        """Add the root at x, on the first level that does not doubt it; return whether there is."""
+    def _add(self, x: float, small_doubt: float) -> bool:
+        """Add the root at x, on the first level that does not doubt it; return whether there is.
+
+        A doubt that is small needs no finer level, however little ε has risen.
+        """
         system = equations(self.problem.at_ridge(math.exp(x)))
         rule = self.problem.fields.rule
         theta = self._predicted(x)
@@ -292,18 +303,20 @@ class _ValleySearch:
             tau = math.exp(theta[0])
             n_classes = self.problem.n_classes
             error = float(error_on_labels(self.problem.channel, tau, n_classes))
-            if self._doubt(system, level, theta) <= self._doubt_allowed(error):
-                self.points.append(_Point(x, theta, jacobian, error))
+            doubt = self._doubt(system, level, root.theta)
+            if level - self.level >= LEVELS_FOR_STEADY_RISE:
+                small_doubt = self.absolute_tol
+            if doubt <= max(small_doubt, SHARE_IN_DOUBT * self._rise_to(error)):
+                self.points.append(_Point(x, theta, jacobian, error, doubt))
                 self.points.sort(key=lambda point: point.x)
                 return True
         return False
 
-    def _doubt_allowed(self, error: float) -> float:
-        """Return by how much ε may be in doubt: the tolerance, or a share of its rise."""
+    def _rise_to(self, error: float) -> float:
+        """Return by how much an ε is above the least one so far; 0 for the first."""
         if not self.points:
-            return self.absolute_tol
-        rise = error - self._best().error
-        return max(self.absolute_tol, SHARE_IN_DOUBT * rise)
+            return 0.0
+        return error - self._best().error
 
     def _doubt(self, system: Equations, level: int, theta: Array) -> float:
         """Return by how much ε may be off at a root, by the level's own checks."""
@@ -338,6 +351,11 @@ class _ValleySearch:
         averages, _ = system.at(self.level, point.theta)
         by_ridge = _change_with_ridge(system, point.theta, averages)
         return np.asarray(np.linalg.solve(point.jacobian, -by_ridge))
+
+
+def _rises(inner: _Point, outer: _Point) -> bool:
+    """Return whether ε rises beyond doubt from one point to the next."""
+    return outer.error - inner.error > inner.doubt + outer.doubt
 
 
 def _lowest(polynomial: Polynomial, near: float) -> float | None:
