@@ -154,10 +154,12 @@ def sample_weights(scheme: str | None, u: Any) -> Any:
 
 
 def uniform_points(size: int, log2: int, rng: np.random.Generator) -> Any:
-    """Points (n, size) that are even in each coordinate, and in several ones if these are few."""
-    if size <= MOST_SOBOL_DIMENSIONS:
-        return qmc.Sobol(size, rng=rng).random_base2(log2)
-    return qmc.LatinHypercube(size, rng=rng).random(1 << log2)
+    """Points (n, size): Sobol's in the first coordinates, the fields; others even one by one."""
+    first = min(size, MOST_SOBOL_DIMENSIONS)
+    points = [qmc.Sobol(first, rng=rng).random_base2(log2)]
+    if size > first:
+        points.append(qmc.LatinHypercube(size - first, rng=rng).random(1 << log2))
+    return np.hstack(points)
 
 
 class Draws:
