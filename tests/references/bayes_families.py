@@ -22,6 +22,7 @@ PRIORS = ("gaussian", "rademacher", "ternary")
 # d ln α/d ln q̂ below which a fold is too near: the error there is worth the root of the rounding.
 FLAT = 0.05
 SUMS = 1e-8  # what plain sums are worth
+SMALL_AND_LARGE = 16, 48  # d of drawn data sets
 
 
 def _name(noise: tuple[str, float]) -> str:
@@ -105,7 +106,7 @@ def priors(rng: np.random.Generator) -> Iterator[Held]:
 
 
 def separability(rng: np.random.Generator) -> Iterator[Held]:
-    """Yield α_s of four unequal classes against data sets in two dimensions d, to 1/d → 0."""
+    """Yield α_s of four unequal classes against data sets in two dimensions d, to d → ∞."""
     k = 4
     shares = rng.dirichlet(np.full(k, 4.0)) + 0.05
     shares = shares / shares.sum()
@@ -122,7 +123,13 @@ def separability(rng: np.random.Generator) -> Iterator[Held]:
         data = population.sample(n, d, seed)
         return data.X, data.y
 
-    small, large = (half_separable(sample, found.alpha_s, d, k, seed) for d in (16, 48))
-    truth = 1.5 * large[0] - 0.5 * small[0]
-    doubt = math.hypot(1.5 * large[1], 0.5 * small[1])
+    small, large = (half_separable(sample, found.alpha_s, d, k, seed) for d in SMALL_AND_LARGE)
+    # What is left after the larger d goes as d to a power between −1 and −1/2.
+    ratio = SMALL_AND_LARGE[1] / SMALL_AND_LARGE[0]
+    ahead = 1 / (ratio - 1), 1 / (math.sqrt(ratio) - 1)
+    moved = large[0] - small[0]
+    share = (ahead[0] + ahead[1]) / 2
+    truth = large[0] + share * moved
+    chance = math.hypot((1 + share) * large[1], share * small[1])
+    doubt = chance + (ahead[1] - ahead[0]) / 2 * abs(moved)
     yield Held("alpha_s", found.alpha_s, found.alpha_s_uncertainty, truth, doubt)

@@ -1,8 +1,9 @@
 """How the error falls when data are plentiful: ε ≈ ε₀ + C α^(−p), ε₀ the floor of noisy labels.
 
 ε is the generalisation error (eq. generalization_ERM, generalization_Bayes) at n = αd samples; the
-paper shows its large-α behaviour in fig. ref_gauss2. Two routes lead to p and C, and where both
-give a number and these disagree, the status says so.
+paper shows its large-α behaviour in fig. ref_gauss2. Two routes lead to p and C. Where both give a
+number, the bar of the measured one reaches to the exact one; where they differ by several bars, the
+status says so.
 
 Measured: solve the equations at six α, each four times the one before, and extrapolate the local
 exponents −Δln(ε − ε₀)/Δln α and (ε − ε₀)α^p to α → ∞ (`numerics/extrapolation.py`). Both are power
@@ -140,6 +141,36 @@ class _Number(NamedTuple):
     uncertainty: float
 
 
+class _Pair(NamedTuple):
+    """A measured number and the exact one, where there is one."""
+
+    name: str
+    measured: _Number
+    exact: _Number | None
+
+    @property
+    def apart(self) -> float:
+        """By how much they differ, 0 without an exact number."""
+        if self.exact is None:
+            return 0.0
+        return abs(self.measured.value - self.exact.value)
+
+    @property
+    def disagrees(self) -> bool:
+        """Whether they differ by more than a few bars: one of the two is no number of this tail."""
+        bar = self.measured.uncertainty
+        if self.exact is not None:
+            bar += self.exact.uncertainty
+        return self.apart > DISAGREEMENT_IN_BARS * bar
+
+    @property
+    def uncertainty(self) -> float:
+        """The bar of the measured number: it reaches to an exact number that agrees with it."""
+        if self.disagrees:
+            return self.measured.uncertainty
+        return max(self.measured.uncertainty, self.apart)
+
+
 class _Excess(NamedTuple):
     """|ε − ε₀| and its relative uncertainty (n,) at each α (n,), and the sign of ε − ε₀ there.
 
@@ -196,12 +227,18 @@ def asymptotics(
     early = ""
     if student.spec.sees_equal_classes(teacher) and known is not None:  # else there is no m and q
         early = _sets_in_later(teacher, student, points, known)
-    status, reason = _verdict(points, early, known, exponent, constant, exact)
+    exact_exponent = None if known is None else _Number(known.exponent, 0.0)
+    measured_exponent = _Number(exponent.value, exponent.uncertainty)
+    pairs = [
+        _Pair("exponent", measured_exponent, exact_exponent),
+        _Pair("constant", constant, exact),
+    ]
+    status, reason = _verdict(points, early, pairs)
     return Asymptotics(
         exponent=exponent.value,
-        exponent_uncertainty=exponent.uncertainty,
+        exponent_uncertainty=pairs[0].uncertainty,
         constant=constant.value,
-        constant_uncertainty=constant.uncertainty,
+        constant_uncertainty=pairs[1].uncertainty,
         exact_exponent=None if known is None else known.exponent,
         exact_constant=None if exact is None else exact.value,
         alpha=points.alpha,
@@ -447,32 +484,18 @@ def _sets_in_later(teacher: AnyTeacher, student: Student, points: _Points, known
     return ""
 
 
-def _verdict(
-    points: _Points,
-    early: str,
-    known: Decay | None,
-    exponent: ExtrapolatedLimit,
-    constant: _Number,
-    exact: _Number | None,
-) -> tuple[Status, str]:
+def _verdict(points: _Points, early: str, pairs: list[_Pair]) -> tuple[Status, str]:
     """The status of a tail, and a sentence where it is not ok."""
     if not points.converged:
         return Status.NOT_CONVERGED, "a point of the curve did not converge"
     if early:
         return Status.NOT_CONVERGED, early
-    pairs = []
-    if known is not None:
-        measured = _Number(exponent.value, exponent.uncertainty)
-        pairs.append(("exponent", measured, _Number(known.exponent, 0.0)))
-    if exact is not None:
-        pairs.append(("constant", constant, exact))
-    for name, measured, expected in pairs:
-        apart = abs(measured.value - expected.value)
-        bar = measured.uncertainty + expected.uncertainty
-        if apart > DISAGREEMENT_IN_BARS * bar:
+    for pair in pairs:
+        if pair.disagrees:
+            assert pair.exact is not None  # else there is nothing to disagree with
             return Status.INCONSISTENT, (
-                f"the measured {name}, {measured.value:.6g} ± {measured.uncertainty:.1e}, is not "
-                f"the exact one, {expected.value:.6g}: the law may set in beyond alpha = "
-                f"{points.alpha[-1]:g}"
+                f"the measured {pair.name}, {pair.measured.value:.6g} ± "
+                f"{pair.measured.uncertainty:.1e}, is not the exact one, {pair.exact.value:.6g}: "
+                f"the law may set in beyond alpha = {points.alpha[-1]:g}"
             )
     return Status.OK, ""
