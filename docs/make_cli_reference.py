@@ -19,24 +19,25 @@ from polyceptron.cli.help_texts import NAMES_ON_FILE, fill_names, read_registrie
 DOCS = Path(__file__).parent
 HEAD = """# Command line
 
-Every command and option of `polyceptron`, as the program states them (these pages are made from it
-by `docs/make_cli_reference.py`). In a table, `± 99 %` is the uncertainty of the
-number to its left: the exact number is within it in at least 99 of 100 cases. `std. error` is the
-standard error of a mean over simulated runs. A table that is too wide for the terminal leaves out
-whole columns, never digits; `--json` and `--csv` have every column. A command that takes longer
-than two seconds reports on standard error what it is doing.
+Every command and option of `polyceptron`. In a terminal, `polyceptron COMMAND --help` prints the
+same.
+
+In a table, `± 99 %` is the uncertainty of the number to its left: the exact number is within it in
+at least 99 of 100 cases. `std. error` is the standard error of a mean over simulated runs. If a
+table is too wide for the terminal, it drops whole columns, never digits; `--json` and `--csv` have
+every column. A command that takes longer than two seconds shows its progress on standard error.
 
 | exit code | meaning |
 | --- | --- |
 | 0 | done |
-| 1 | the computation failed, or a check is off |
+| 1 | the computation failed, or a check failed |
 | 2 | the input is wrong, or a file cannot be written; one sentence says why |
 | 130 | stopped with Ctrl-C |
 | 141 | the program that read the output has ended, as `head` does |
 
-A command replaces a file whose name you give. It replaces a file whose name you did not give only
-if polyceptron made it; otherwise it ends before any work, unless you give `--overwrite`. Where the
-encoding of a terminal lacks α or ±, tables and help show `alpha` and `+-`.
+A command replaces an existing file if you give its name. A file with a default name, or beside the
+one you name, is replaced only if polyceptron made it, or if you give `--overwrite`. If the encoding
+of a terminal lacks α or ±, tables and help show `alpha` and `+-`.
 
 `polyceptron --install-completion` installs completion for bash, zsh, fish or PowerShell; then press
 Tab after `polyceptron curve --noise`.

@@ -80,15 +80,15 @@ MUTATIONS = [
     Mutation(
         "no mistake is no error of 0",
         "questions/forecast.py",
-        "half_count = 2 * least * rng.gamma(0.5, size=(N_DRAWS, 1))",
-        "half_count = least",
+        "n_mistaken = half_width**2 / 4 * last.size / n_samples",
+        "n_mistaken = 0.0",
         "tests/unit/report/test_data_report.py::test_a_curve_without_errors_has_a_forecast",
     ),
     Mutation(
         "floor of a forecast",
         "questions/forecast.py",
-        "np.maximum(a * u + c, 0)",
-        "np.maximum(a * u, 0)",
+        "np.maximum(a * law.shape(n, p, q) + c, 0.0)",
+        "np.maximum(a * law.shape(n, p, q), 0.0)",
         "tests/unit/report/test_data_report.py::test_a_power_law_is_found_and_its_band_holds_it",
     ),
     Mutation(
@@ -235,8 +235,8 @@ MUTATIONS = [
     Mutation(
         "many classes, sums: pairs of other classes",
         "sides/fields/sums.py",
-        "self.one_sum * f.a) + self._pairs_of_a()",
-        "self.one_sum * f.a)",
+        "self.one_sum * v.a) + self._pairs_of_a()",
+        "self.one_sum * v.a)",
         "tests/unit/theory/test_many_classes.py",
     ),
     Mutation(
@@ -423,7 +423,7 @@ MUTATIONS = [
     ),
     Mutation(
         "one-vs-rest: the common field in the curvature by parts",
-        "theory/one_vs_rest.py",
+        "theory/one_vs_rest_equations.py",
         "(k - 1) * math.sqrt(law.q) + root_p",
         "(k - 1) * math.sqrt(law.q) + 2 * root_p",
         "tests/unit/theory/test_class_rules.py::test_the_curvature_of_one_vs_rest_comes_by_parts_too",
@@ -528,7 +528,7 @@ MUTATIONS = [
     ),
     Mutation(
         "one-vs-rest: what the students have in common",
-        "theory/one_vs_rest.py",
+        "theory/one_vs_rest_equations.py",
         "                Z * pulls.total**2 / k,\n",
         "            Z * total**2,\n",
         "tests/unit/theory/test_class_rules.py::test_what_binary_students_have_in_common_is_that_of_fits",

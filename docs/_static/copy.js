@@ -7,13 +7,21 @@ document.addEventListener("DOMContentLoaded", () => {
     button.type = "button";
     button.textContent = "Copy";
     button.addEventListener("click", async () => {
-      await copyText(block.querySelector("pre").innerText.trimEnd() + "\n");
+      await copyText(codeOf(block.querySelector("pre").innerText));
       button.textContent = "Copied";
       setTimeout(() => (button.textContent = "Copy"), 1500);
     });
     block.append(button);
   }
 });
+
+// The lines behind the prompts of an example, without its output; all lines where there are none.
+function codeOf(text) {
+  const lines = text.trimEnd().split("\n");
+  const typed = lines.filter((line) => /^(>>>|\.\.\.)( |$)/.test(line));
+  const code = typed.length ? typed.map((line) => line.slice(4)) : lines;
+  return code.join("\n") + "\n";
+}
 
 // Pages opened from the disk may have no clipboard of their own: there a hidden text area serves.
 async function copyText(text) {

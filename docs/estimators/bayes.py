@@ -3,8 +3,8 @@
 #
 # $$ \hat W=\mathbb{E}[W^*\mid X,y], \qquad \hat y(x)=\argmax_l\,(\hat W^\top x)_l $$
 #
-# No estimator has a lower error. It knows the distribution of the teacher's weights and of the noise; all else it
-# learns from the data. In theory one scalar $q$ describes it ([theory](../theory.md));
+# No estimator has a lower error. It knows the distributions of the teacher's weights and of the noise, and learns
+# everything else from the data. In theory one scalar $q$ describes it ([theory](../theory.md));
 # on data [message passing](../message-passing.md) reaches it wherever that is not hard.
 #
 # | | |
@@ -33,7 +33,7 @@ for point in pc.fixed_points(signs, 2.6):
 # %% [markdown]
 # `average` uses the posterior mean as if it were the teacher's weights. For equal classes its predictions are those
 # of `bayes`, because the probability $Z_l(\omega,V)$ of a label is ordered as $\omega_l$. But it ignores the remaining
-# uncertainty $V$, so its probabilities are too sure:
+# uncertainty $V$, so its probabilities are overconfident:
 
 # %%
 noisy = pc.Teacher(2, noise="softmax:3")
@@ -43,7 +43,7 @@ for name in ("bayes", "average"):
     print(f"{name:8} test loss {scores.test_loss:.4f}, calibration {calibration:.4f}")
 
 # %% [markdown]
-# On data, with calibrated probabilities and scikit-learn's interface in `AMPClassifier`:
+# On data drawn from the model; `AMPClassifier` is the same with scikit-learn's interface:
 
 # %%
 data = pc.Teacher(3).sample(n_samples=600, dimension=200, seed=0)

@@ -12,7 +12,7 @@
 # | --- | --- |
 # | ridge | any λ > 0 (default 0.1), `"optimal"`, or 0 |
 # | ridge 0 | max-margin if the labels are separable, maximum likelihood otherwise ([noise](../noise.md)) |
-# | best ridge | falls with α, in the end as $\alpha^{-2}$ |
+# | best ridge | falls with α, eventually as $\alpha^{-2}$ |
 # | decay | $1/\alpha$ at the best ridge, $\alpha^{-2/3}$ at a fixed one |
 # | probabilities | the softmax of the fields; `pc.calibration` says how good they are |
 # | on data | `pc.fit_erm` (certified), `pc.ERMClassifier`, `pc.amp_erm` |

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # For the researcher: a prior and a loss of your own, transitions, and theory against a sweep
 #
-# A prior, a loss, a noise or a penalty that the package does not have is a few lines; everything
-# else (theory, message passing, certified fits, sweeps, pictures) then takes it. This page goes
-# round once: [extending](../extending.md) has the protocols in full.
+# A prior, a loss, a noise or a penalty that the package does not have is a few lines; theory,
+# message passing, certified fits, sweeps and pictures then work with it. This page shows one
+# example of each step; [Adding your own](../extending.md) has the protocols in full.
 
 # %%
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 import polyceptron as pc
 
 # %% [markdown]
-# ## A prior of one's own, and its phase diagram
+# ## A prior of your own, and its phase diagram
 #
 # Weights that are mostly zero, and ±√5 with probability 1/10 each: any finite distribution with
 # mean 0 and variance 1 is one call. How do its transitions compare with weights ±1?
@@ -32,10 +32,10 @@ for point in pc.fixed_points(pc.Teacher(2, "rademacher"), alpha):
     print(f"q = {point.q:.4f}  free entropy {point.free_entropy:+.5f}  {point.branch}")
 
 # %% [markdown]
-# ## A loss of one's own
+# ## A loss of your own
 #
 # Cross-entropy with a temperature: $\ell(z,y)=T\,\mathrm{lse}(z/T)-z_y$. A loss needs value,
-# gradient and Hessian; it is tried when it is given, and refused in a sentence if gradient and
+# gradient and Hessian. It is checked when you pass it to a function, and refused if gradient and
 # value disagree.
 
 # %%
@@ -77,8 +77,8 @@ print(f"{ours.generalisation_error:.6f} and {plain.generalisation_error:.6f}")
 # %% [markdown]
 # ## Theory against a sweep
 #
-# A sweep is a grid in TOML; its rows go to a store that survives being killed. Lines of theory
-# and means of fits with their standard errors, from one store, in four lines:
+# A sweep is a grid in TOML; its rows go to a store, from which a killed sweep resumes. Four lines
+# draw the theory as lines and the means of the fits with their standard errors:
 
 # %%
 from pathlib import Path
@@ -99,8 +99,8 @@ pc.run_sweep(spec, store, workers=1)
 pc.LearningCurve.read(store).plot()
 
 # %% [markdown]
-# The distance of each mean from its line in standard errors. At $d=100$ a bias of order $1/d$ is
-# in it.
+# The distance of each mean from its line, in standard errors. At $d=100$ it includes a bias of
+# order $1/d$.
 
 # %%
 with pc.Store(store) as rows:

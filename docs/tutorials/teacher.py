@@ -15,7 +15,7 @@ import polyceptron as pc
 # ## 1. Learning curves
 #
 # No student can do better than the posterior mean (black). All of these errors fall as
-# $1/\alpha$ in the end, except that of the square loss, which falls as $1/\sqrt\alpha$.
+# $1/\alpha$ eventually, except that of the square loss, which falls as $1/\sqrt\alpha$.
 
 # %%
 teacher = pc.Teacher(3)
@@ -54,12 +54,14 @@ for ratio in (0.5, 1.0, 2.0):
         pc.exact_generalisation_error(pc.fit_erm(X, y, "square", 0).weights, W).value
         for X, y, W in drawn
     ]
-    print(f"alpha = {ratio}: error {np.mean(errors):.3f} ± {np.std(errors) / 3:.3f}")
+    print(
+        f"alpha = {ratio}: error {np.mean(errors):.3f}, s.e. {np.std(errors) / 3:.3f}"
+    )
 
 # %% [markdown]
 # ## 3. Possible, but hard
 #
-# If the weights are known to be ±1 there is more to know. Above $\alpha_{\mathrm{IT}}$ the rule
+# A student who knows that the weights are ±1 can do better. Above $\alpha_{\mathrm{IT}}$ the rule
 # can be found exactly, but up to $\alpha_{\mathrm{algo}}$ no efficient algorithm is known that
 # does so: the free entropy has a second maximum, and message passing sits at the lower one.
 
@@ -84,4 +86,4 @@ for ratio in (2.6, 3.5):
     )
 
 # %% [markdown]
-# `polyceptron explore` puts the same curves under sliders, for the lecture itself.
+# `polyceptron explore` shows the same curves with sliders, for use during the lecture.

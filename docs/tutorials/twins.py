@@ -48,8 +48,8 @@ for n in (100, 200, 400):
 # otherwise; `way="equations"` and `way="draws"` choose.
 #
 # - The equations hold for $d\to\infty$ at $n/d$. An iteration inverts a matrix with $(k-1)d$ rows.
-# - At a finite $d$ the mean error lies above the equations by a part of order $1/d$. Draws have
-#   no such part; their uncertainty is that of their spread.
+# - At a finite $d$ the mean error lies above the equations by a bias of order $1/d$. Draws have
+#   no such bias; their uncertainty comes from their spread.
 #
 # Here $d$ is 48:
 
@@ -102,26 +102,26 @@ for n in (X.shape[1] // 2, X.shape[1], 4 * X.shape[1]):
 #
 # ## How well the equations describe the twins
 #
-# Ten digits, standardised, 61 features: the equations; the mean of 20 drawn twins with its
-# standard error; the same with every feature four times, which leaves the equations as they are;
+# Ten digits, standardised, 61 features: the equations; the mean of 20 drawn twins, with its
+# standard error in brackets; the same with every feature four times, which leaves the equations as they are;
 # and both extrapolated to $d\to\infty$, linearly in $1/d$. The last column is the distance in
 # standard errors.
 #
 # | error | equations | twins, d = 61 | d = 244 | d → ∞ | z |
 # | --- | --: | --: | --: | --: | --: |
-# | n = 120, square, λ = 1 | .1081 | .1291 ± .0054 | .1159 ± .0020 | .1115 ± .0032 | 1.1 |
-# | n = 120, cross-entropy, λ = 1 | .0833 | .1420 ± .0079 | .1010 ± .0024 | .0874 ± .0041 | 1.0 |
-# | n = 300, square, λ = 0.1 | .0910 | .0946 ± .0023 | .0918 ± .0012 | .0909 ± .0018 | −0.1 |
-# | n = 300, square, λ = 1 | .0717 | .0775 ± .0019 | .0730 ± .0012 | .0716 ± .0018 | −0.1 |
-# | n = 300, cross-entropy, λ = 0.1 | .0428 | .0475 ± .0013 | .0446 ± .0010 | .0437 ± .0014 | 0.6 |
-# | n = 300, cross-entropy, λ = 1 | .0491 | .0575 ± .0016 | .0530 ± .0013 | .0514 ± .0018 | 1.3 |
-# | n = 300, squared hinge, λ = 1 | .0448 | .0485 ± .0013 | .0471 ± .0011 | .0466 ± .0015 | 1.2 |
+# | n = 120, square, λ = 1 | .1081 | .1291 (.0054) | .1159 (.0020) | .1115 (.0032) | 1.1 |
+# | n = 120, cross-entropy, λ = 1 | .0833 | .1420 (.0079) | .1010 (.0024) | .0874 (.0041) | 1.0 |
+# | n = 300, square, λ = 0.1 | .0910 | .0946 (.0023) | .0918 (.0012) | .0909 (.0018) | −0.1 |
+# | n = 300, square, λ = 1 | .0717 | .0775 (.0019) | .0730 (.0012) | .0716 (.0018) | −0.1 |
+# | n = 300, cross-entropy, λ = 0.1 | .0428 | .0475 (.0013) | .0446 (.0010) | .0437 (.0014) | 0.6 |
+# | n = 300, cross-entropy, λ = 1 | .0491 | .0575 (.0016) | .0530 (.0013) | .0514 (.0018) | 1.3 |
+# | n = 300, squared hinge, λ = 1 | .0448 | .0485 (.0013) | .0471 (.0011) | .0466 (.0015) | 1.2 |
 #
 # | log-loss of cross-entropy | equations | twins, d = 61 | d = 244 | d → ∞ | z |
 # | --- | --: | --: | --: | --: | --: |
-# | n = 120, λ = 1 | 1.028 | 1.071 | 1.045 | 1.036 ± .003 | 2.2 |
-# | n = 300, λ = 0.1 | .246 | .254 | .250 | .248 ± .003 | 0.9 |
-# | n = 300, λ = 1 | .641 | .652 | .645 | .643 ± .002 | 0.8 |
+# | n = 120, λ = 1 | 1.028 | 1.071 | 1.045 | 1.036 (.003) | 2.2 |
+# | n = 300, λ = 0.1 | .246 | .254 | .250 | .248 (.003) | 0.9 |
+# | n = 300, λ = 1 | .641 | .652 | .645 | .643 (.002) | 0.8 |
 #
 # The equations agree with the extrapolated draws. At $d=61$ the finite size is the larger part of
 # the difference, so `twin_report` uses draws.

@@ -1,6 +1,7 @@
 """Short text for people: results in a few digits, durations, and quotations cut to a length."""
 
 import html
+import re
 from dataclasses import fields, is_dataclass
 
 # Numbers whose names end so are sizes of errors: two digits say all that they can say.
@@ -78,6 +79,21 @@ def describe_seconds(seconds: float) -> str:
     if seconds < 100 * day:
         return f"{seconds / day:.1f} days"
     return f"{seconds / day:,.0f} days"
+
+
+# Control characters but tabs and line feeds: some begin a command to the terminal.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def visible(text: str) -> str:
+    r"""Return the text with control characters written as escapes: names may come from others.
+
+    Examples
+    --------
+    >>> visible("class \x1b[31mred")
+    'class \\x1b[31mred'
+    """
+    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def cut_text(text: str, length: int) -> str:

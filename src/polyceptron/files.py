@@ -277,13 +277,28 @@ def _destination(path: Path) -> Path:
             f"cannot write {name!r}: it is {_kind(there.st_mode)}, and only a regular file may be "
             "replaced"
         )
-    target = Path(os.path.realpath(path))
+    try:
+        target = Path(os.path.realpath(path))
+    except OSError:
+        raise InvalidInput(f"cannot write {name!r}: the current folder was removed") from None
     folder = target.parent
     if not folder.is_dir():
         raise InvalidInput(f"cannot write {name!r}: the folder {str(path.parent)!r} does not exist")
-    if not os.access(folder, os.W_OK) or (there is not None and not os.access(target, os.W_OK)):
+    if not os.access(folder, os.W_OK) or (there is not None and not _may_replace(target, there)):
         raise InvalidInput(f"cannot write {name!r}: permission denied")
     return target
+
+
+def _may_replace(file: Path, there: os.stat_result) -> bool:
+    """Return whether this process may write a file and put another one in its place.
+
+    In a sticky folder, such as /tmp, only the owner of the file or of the folder may replace it.
+    """
+    folder = os.stat(file.parent)
+    is_sticky = bool(folder.st_mode & stat.S_ISVTX)
+    if is_sticky and os.geteuid() not in (0, folder.st_uid, there.st_uid):
+        return False
+    return os.access(file, os.W_OK)
 
 
 def _kind(mode: int) -> str:

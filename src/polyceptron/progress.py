@@ -33,12 +33,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from polyceptron.display import describe_seconds
+from polyceptron.display import describe_seconds, visible
 
 _Item = TypeVar("_Item")
 
 SECONDS_TO_FIRST_LINE = 2.0  # where there is no terminal: quick commands print nothing
 SECONDS_BETWEEN_LINES = 30.0
+SECONDS_TO_TIME_SO_FAR = 3.0  # on a terminal, where no share of the work is known
 # The time left is shown between these two shares: before, it would be a guess; after, it is over.
 FIRST_SHARE_WITH_TIME_LEFT = 0.01
 LAST_SHARE_WITH_TIME_LEFT = 0.995
@@ -131,19 +132,23 @@ def say(text: str) -> None:
     """
     if sys.stderr is not None:
         with suppress(OSError):
-            sys.stderr.write(f"{text}\n")
+            sys.stderr.write(f"{visible(text)}\n")
 
 
 class _StatusLine:
     """What is said about the work that runs: a message, the share done, the time left."""
 
     def __init__(self, message: str) -> None:
-        self.message = message
+        self.message = visible(message)
         self.done = 0.0
         self.begin = time.monotonic()
         self.time_of_report = self.begin
         self.longest_part = 0.0  # seconds between two reports
-        self.show: Callable[[str], object] = str  # set by who rewrites a line on a terminal
+
+    @property
+    def knows_time_left(self) -> bool:
+        """Whether enough is done to say how long the rest takes."""
+        return FIRST_SHARE_WITH_TIME_LEFT < self.done < LAST_SHARE_WITH_TIME_LEFT
 
     def text(self) -> str:
         """Return the line as it is now.
@@ -151,7 +156,7 @@ class _StatusLine:
         The time left assumes that parts to come take as long as those that are done. While a part
         takes longer than any before it, this is too short, and the line says so.
         """
-        if not FIRST_SHARE_WITH_TIME_LEFT < self.done < LAST_SHARE_WITH_TIME_LEFT:
+        if not self.knows_time_left:
             return self.message
         now = time.monotonic()
         left = describe_seconds((now - self.begin) * (1 / self.done - 1))
@@ -160,19 +165,24 @@ class _StatusLine:
             bound = "at least"
         return f"{self.message}: {100 * self.done:.0f} %, {bound} {left} left"
 
+    def text_on_terminal(self) -> str:
+        """Return the line as it is now, with the time so far where the time left is unknown."""
+        passed = time.monotonic() - self.begin
+        if self.knows_time_left or passed < SECONDS_TO_TIME_SO_FAR:
+            return self.text()
+        return f"{self.message}, {describe_seconds(passed)} so far"
+
     def change_message(self, message: str) -> None:
-        """Replace the message and show the line."""
-        self.message = message
-        self.show(self.text())
+        """Replace the message."""
+        self.message = visible(message)
 
     def report(self, done: float) -> None:
-        """Take note of the share that is done, and show the line."""
+        """Take note of the share that is done."""
         if done > self.done:
             now = time.monotonic()
             self.longest_part = max(self.longest_part, now - self.time_of_report)
             self.time_of_report = now
             self.done = done
-        self.show(self.text())
 
 
 @contextmanager
@@ -203,6 +213,7 @@ def waiting(message: str) -> Iterator[Callable[[str], None]]:
 def _rewritten_on_terminal(line: _StatusLine) -> Iterator[None]:
     """Keep one line of the terminal up to date, with a spinner.
 
+    The line is made anew whenever it is drawn, as the time left changes while a part takes long.
     What is printed on the same terminal appears above the line. Standard output that goes into a
     file is left alone.
     """
@@ -211,11 +222,19 @@ def _rewritten_on_terminal(line: _StatusLine) -> Iterator[None]:
     from rich.spinner import Spinner
 
     spinner = Spinner("dots", line.message, style="status.spinner")
+
+    def line_now() -> Spinner:
+        """Return the spinner with the line as it is now."""
+        spinner.update(text=line.text_on_terminal())
+        return spinner
+
     prints_on_terminal = sys.stdout is not None and sys.stdout.isatty()
     with Live(
-        spinner, console=Console(stderr=True), transient=True, redirect_stdout=prints_on_terminal
+        get_renderable=line_now,
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=prints_on_terminal,
     ):
-        line.show = lambda text: spinner.update(text=text)
         yield
 
 

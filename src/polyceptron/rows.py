@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
@@ -176,8 +177,9 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return table
 
 
-# Text that a spreadsheet takes for a formula begins with one of these, wide forms included.
-_FORMULA_BEGINNINGS = tuple("=+-@\t\n＝＋－＠")
+# Text that a spreadsheet takes for a formula begins with one of these, after what is not seen.
+_FORMULA_SIGNS = tuple("=+-@")
+_FORMULA_BEGINNINGS = tuple("\t\n")  # whatever follows
 _SIGNED_NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 _SIGNED_NUMBERS = re.compile(rf"{_SIGNED_NUMBER}([,;: ]+{_SIGNED_NUMBER})*")
 
@@ -200,9 +202,23 @@ def _as_plain_cell(value: object) -> object:
     # Python's csv quotes a cell with a line feed, and not one with a carriage return, which many
     # programs take for the end of a row.
     text = value.replace("\r\n", "\n").replace("\r", "\n")
-    if not text.startswith(_FORMULA_BEGINNINGS) or _SIGNED_NUMBERS.fullmatch(text):
+    if not _begins_formula(text) or _SIGNED_NUMBERS.fullmatch(text):
         return text
     return f"'{text}"
+
+
+def _begins_formula(text: str) -> bool:
+    """Return whether text begins with the sign of a formula, in any of its forms.
+
+    Spaces and characters that are not seen do not count: a spreadsheet drops some of them, such as
+    the byte-order mark at the begin of a file. Wide and small forms of a sign are that sign.
+    """
+    if text.startswith(_FORMULA_BEGINNINGS):
+        return True
+    for character in text:
+        if character.isprintable() and not character.isspace():
+            return unicodedata.normalize("NFKC", character).startswith(_FORMULA_SIGNS)
+    return False
 
 
 def json_ready(row: Mapping[str, object]) -> dict[str, object]:

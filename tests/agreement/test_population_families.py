@@ -1,4 +1,4 @@
-"""Bars of families of unequal classes and resampling hold against another route, on fixed seeds.
+"""Bars of families that no other coverage reaches hold against another route, on fixed seeds.
 
 `python -m tests.references.family_coverage` draws more of them, with seeds from the clock.
 """
@@ -19,6 +19,10 @@ PROBLEMS = {
     "floors": 4,
     "shifts": 2,
     "weights": 2,
+    "many": 3,
+    "biased": 3,
+    "priors": 4,
+    "separability": 1,
 }
 
 

@@ -185,7 +185,7 @@ def test_a_shared_link_shows_the_same_visitors_do_not_mix_and_a_wild_link_gets_a
     # A control out of its range: a sentence as well. The figures stay, and are called old.
     visit.page.get_by_label("Classes k", exact=True).fill("77")
     visit.page.get_by_role("alert").get_by_text("from 2 to 50, got 77").wait_for()
-    visit.page.get_by_role("alert").get_by_text("still show the settings before").wait_for()
+    visit.page.get_by_role("alert").get_by_text("still show the previous settings").wait_for()
     visit.wait_for_curve("Bayes-optimal")
     until(visit.page, "document.querySelector('#learning-plot').className === 'plot stale'")
     assert not visit.page.locator("#status").is_visible()

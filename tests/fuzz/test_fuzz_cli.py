@@ -24,6 +24,7 @@ COMMANDS = (
     "ridge",
     "asymptotics",
     "plan",
+    "sets",
     "amp",
     "sweep",
     "results",

@@ -173,6 +173,16 @@ def test_many_classes_say_where_states_may_be_overlooked() -> None:
     assert fixed_points(teacher, 2.5 * below)[0].status is Status.OK
 
 
+@pytest.mark.slow
+def test_states_that_may_be_overlooked_are_bounded_between_nodes_too() -> None:
+    """α is at most q̂/I at a bound of v, whose maximum is between two nodes here."""
+    curve = curve_of(Teacher(8, ((-1, 0, 1.05), (0.42, 0.18, 0.4))))
+    end = float(curve.grid(0).q_hat[-1])
+    q_hat = np.geomspace(end, 20 * end, 20_000)
+    information, _ = curve.channel(curve.weights.bound(q_hat))
+    assert (q_hat / information).max() <= curve.overlooked_below
+
+
 @pytest.mark.parametrize("features", ["isotropic", "levels:4x0.5,0.1x0.5"])
 @pytest.mark.parametrize("prior_name", ["sparse-gaussian:0.02", "laplace"])
 def test_grids_of_continuous_priors_rise_and_have_no_folds(prior_name, features) -> None:

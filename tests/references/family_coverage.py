@@ -1,4 +1,4 @@
-"""Do bars hold for the families of unequal classes that no other coverage reaches?
+"""Do bars hold for the families of problems that no other coverage reaches?
 
     python -m tests.references.family_coverage run FILE [SECONDS [FAMILY …]]
     python -m tests.references.family_coverage show FILE …
@@ -14,9 +14,14 @@ problem from a seed and a number, asks the package, and asks another route:
     floors      the best linear rule                                            samples, a grid
     shifts      the best shift of intercepts                                    samples, trials
     weights     the best class weights                                          trials
+    many        Bayes-optimal students of 4 to 6 equal classes, several priors  draws
+    biased      Bayes-optimal students of biased teachers, k = 2, 3             draws
+    priors      finite priors with a spectrum of the features, k = 2            plain sums
+    separability  α_s of four unequal classes                                   linear programs
 
-`draws` are the equations of `drawn_route`, with a root for each replicate of the draws. A searched
-cost must be that of its rule, and no trial may cost less than bars allow.
+The last four are those of `bayes_families`. `draws` are the equations of `drawn_route`, with a root
+for each replicate of the draws. A searched cost must be that of its rule, and no trial may cost
+less than bars allow.
 """
 
 from __future__ import annotations
@@ -29,11 +34,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, softmax
+from tests.references.bayes_families import biased, many, priors, separability
 from tests.references.drawn_route import Features, Problem, drawn_answer, trained
+from tests.references.held import Held
 
 import polyceptron as pc
 from polyceptron.errors import ComputationFailed
@@ -46,21 +53,6 @@ LOG2 = 12  # of draws in a replicate
 DRAWN = 100_000  # samples of a rule that is scored by counting
 STANDARD_ERRORS = 3.3  # of samples: chance alone puts one number of a thousand outside
 RARE = 5 / DRAWN  # chance of an event that no sample may have met
-
-
-class Held(NamedTuple):
-    """A number of the package with its bar, and what another route says of it with its own."""
-
-    name: str
-    value: float
-    bar: float
-    truth: float
-    doubt: float
-
-    @property
-    def bars(self) -> float:
-        """Distance in units of both bars together."""
-        return abs(self.value - self.truth) / math.hypot(self.bar, self.doubt)
 
 
 def unequal(rng: np.random.Generator, k: int, loss: str, full: bool, levels: bool) -> Any:
@@ -437,6 +429,10 @@ FAMILIES: dict[str, Callable[[np.random.Generator], Iterator[Held]]] = {
     "floors": floors,
     "shifts": shifts,
     "weights": weights,
+    "many": many,
+    "biased": biased,
+    "priors": priors,
+    "separability": separability,
 }
 
 

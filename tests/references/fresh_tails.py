@@ -81,8 +81,9 @@ def compared(teacher, student, alpha_max, tail):
     if tail.exact_exponent is not None:
         bars["exponent"] = abs(tail.exponent - tail.exact_exponent) / tail.exponent_uncertainty
         far, spread = far_constant(teacher, student, alpha_max, tail.exact_exponent)
-        bars["constant"] = abs(tail.constant - far) / (tail.constant_uncertainty + spread)
-        weak = spread > tail.constant_uncertainty
+        weak = not spread <= tail.constant_uncertainty  # also where a far point has no number
+        if math.isfinite(far):
+            bars["constant"] = abs(tail.constant - far) / (tail.constant_uncertainty + spread)
     if tail.exact_constant is not None:
         apart = abs(tail.constant - tail.exact_constant)
         bars["exact constant"] = apart / tail.constant_uncertainty

@@ -291,6 +291,29 @@ def test_a_file_that_becomes_a_link_while_it_is_written(tmp_path):
     assert path.is_symlink()
 
 
+def test_a_file_of_another_in_a_sticky_folder_is_refused_before_any_work(tmp_path, monkeypatch):
+    """The result was computed, written beside the file, and could not be moved into its place."""
+    path = tmp_path / "rows.csv"
+    path.write_text("of another user")
+    tmp_path.chmod(0o1777)
+    other = os.geteuid() + 1000
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    with pytest.raises(InvalidInput, match="permission denied"):
+        check_writable(path)
+    check_writable(tmp_path / "new.csv")
+    tmp_path.chmod(0o777)
+    check_writable(path)
+
+
+def test_a_current_folder_that_was_removed_is_named(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(InvalidInput, match=r"'rows\.csv': the current folder was removed"):
+        check_writable("rows.csv")
+
+
 def test_names_that_no_file_can_have(tmp_path):
     for name in ("x" * 300, "a\0b"):
         with pytest.raises(InvalidInput, match="cannot write"):
@@ -323,6 +346,13 @@ def test_a_text_too_long_to_be_meant_is_refused(tmp_path, monkeypatch):
         "\t=1",
         "\n=1",
         "＝1+1",
+        "﹦1+1",
+        "﹢cmd",
+        " =1+1",
+        "\u200b=1+1",
+        "\ufeff=1+1",
+        "\x00=1+1",
+        "\u3000@1",
     ],
 )
 def test_a_text_that_a_spreadsheet_would_compute_is_only_text(cell: str, tmp_path: Path) -> None:
@@ -349,3 +379,9 @@ def test_the_name_of_a_column_is_no_formula(tmp_path: Path) -> None:
     with (tmp_path / "rows.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert row == {"'=1+1": "2", "q": "1.5"}
+
+
+def test_a_byte_order_mark_at_the_begin_hides_no_formula(tmp_path: Path) -> None:
+    """A spreadsheet drops the mark, and would compute the name of the first column."""
+    write_csv(frame([{"\ufeff=1+1": 2}]), tmp_path / "rows.csv")
+    assert (tmp_path / "rows.csv").read_bytes().startswith(b"'")

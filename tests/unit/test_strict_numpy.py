@@ -68,6 +68,17 @@ ASKED: dict[str, Callable[[], float]] = {
     "separability": lambda: pc.separability(pc.Teacher(3, noise="flips:0.1")).alpha_s,
     "asymptotics": lambda: pc.asymptotics(pc.Teacher(2), "cross-entropy").constant,
     "asymptotics of Bayes": lambda: pc.asymptotics(pc.Teacher(2), "bayes").constant,
+    "state evolution from the teacher": lambda: float(
+        pc.state_evolution(pc.Teacher(2, "rademacher"), 2.0, 20, "informed").q[-1]
+    ),
+    "calibration": lambda: (
+        pc.calibration(pc.Teacher(2), pc.ERM("cross-entropy", 1e-6), 1.0).test_loss
+    ),
+    "resampling of clusters": lambda: float(
+        pc.resampling(pc.Mixture((0.7, 0.3), separation=2.0), "cross-entropy", 2.0)
+        .frame["value"]
+        .iloc[0]
+    ),
     "message passing": lambda: float(pc.amp(*_data()).weights[0, 0]),
     "message passing, Rademacher": lambda: float(
         pc.amp(*_data(), prior="rademacher").weights[0, 0]
@@ -87,6 +98,9 @@ ASKED: dict[str, Callable[[], float]] = {
     "simulation": lambda: pc.simulate(pc.Teacher(3), "cross-entropy", 2.0, 40, 0)[
         "generalisation_error"
     ],
+    "large entries": lambda: float(
+        pc.fit_erm(_data()[0] * 1e100, _data()[1], ridge=0.1).training_loss
+    ),
     "small entries": lambda: float(
         pc.fit_erm(_data()[0] * 1e-40, _data()[1], ridge=1e-90).training_loss
     ),
@@ -97,6 +111,8 @@ ASKED: dict[str, Callable[[], float]] = {
 def strict() -> Iterator[None]:
     with np.errstate(all="raise"), warnings.catch_warnings():
         warnings.simplefilter("error")
+        # Pipes of workers that earlier tests started are freed at any time, also here.
+        warnings.simplefilter("ignore", ResourceWarning)
         yield
 
 

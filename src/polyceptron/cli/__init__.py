@@ -1,6 +1,6 @@
 """The command line: parse, call, print. Nothing is computed here.
 
-Exit codes: 0 done, 1 the computation failed or a check is off, 2 the input is wrong or a file
+Exit codes: 0 done, 1 the computation failed or a check failed, 2 the input is wrong or a file
 cannot be written, 130 stopped, 141 the reader of the output has gone (as `head` does).
 What the commands share is in `options`, what becomes of the standard streams in `streams`. Heavy
 imports stay inside the commands, so that `polyceptron --help` answers at once.
@@ -21,6 +21,7 @@ from polyceptron.cli import (
     theory_commands,
 )
 from polyceptron.cli.help_texts import Command, CommandGroup, Stopped
+from polyceptron.display import visible
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.version import VERSION
 
@@ -92,5 +93,5 @@ def _number_wanted(message: re.Match[str]) -> str:
 
 def _fail(reason: object, code: int) -> int:
     """Say on standard error why the command ends, and return its exit code."""
-    print(f"polyceptron: {reason}", file=sys.stderr)  # noqa: T201
+    print(f"polyceptron: {visible(str(reason))}", file=sys.stderr)  # noqa: T201
     return code

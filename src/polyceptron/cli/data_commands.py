@@ -15,6 +15,7 @@ from polyceptron.cli.options import ESTIMATOR, PROBLEM, RESULT, option, setting
 from polyceptron.cli.output import Output
 from polyceptron.cli.side_files import Overwrite, check_unnamed, choose_weights_file, report_beside
 from polyceptron.cli.tables import describe_teacher
+from polyceptron.display import visible
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs, write_together
 from polyceptron.number_lists import parse_numbers
@@ -83,8 +84,8 @@ Cluster = Annotated[
 Out = Annotated[
     Path | None,
     option(
-        "File for the weights (d, k), .npy. A report with the ending .report.json is written "
-        "beside it.",
+        "File for the weights, an array (d, k) in .npy format. A report is written beside it, to a "
+        "file ending in .report.json.",
         metavar="FILE",
         show_default="weights.npy",
         panel=RESULT,
@@ -93,7 +94,7 @@ Out = Annotated[
 CheckpointFile = Annotated[
     Path | None,
     option(
-        "Save the state of the run to this file now and then. If it exists, continue from it.",
+        "Save the state of the run to this file every minute. If the file exists, resume from it.",
         metavar="FILE",
         panel=RESULT,
     ),
@@ -108,7 +109,7 @@ def amp(
     noise: options.Noise = "none",
     features: options.Features = "isotropic",
     dimension: int = setting(
-        1000, "Dimension d of the inputs.", "--dimension", "-d", metavar="D", panel=PROBLEM
+        1000, "Number of features d.", "--dimension", "-d", metavar="D", panel=PROBLEM
     ),
     runs: int = setting(
         1, "Number of independent data sets at each α.", metavar="N", panel=PROBLEM
@@ -121,15 +122,16 @@ def amp(
     ),
     variances: str = setting(
         "shared",
-        "Posterior variances: shared (one for all samples; fast) or full (one for each sample, "
-        "Algorithm 1 of the paper).",
+        "Posterior variances: shared (one for all samples, which is fast) or full (one for each "
+        "sample, as in Algorithm 1 of the paper).",
         "--amp-variances",
         metavar="NAME",
         panel=ALGORITHM,
     ),
     start: str = setting(
         "uninformed",
-        "First estimate: uninformed (it knows nothing) or informed (the teacher itself).",
+        "Starting point: uninformed (no knowledge of the teacher) or informed (the teacher's own "
+        "weights).",
         metavar="NAME",
         panel=ALGORITHM,
     ),
@@ -145,9 +147,7 @@ def amp(
         metavar="NUMBER",
         panel=ALGORITHM,
     ),
-    max_iter: int = setting(
-        200, "Stop after this many iterations at the latest.", metavar="N", panel=ALGORITHM
-    ),
+    max_iter: int = setting(200, "Largest number of iterations.", metavar="N", panel=ALGORITHM),
     trace: bool = setting(
         False,
         "Print one row for each iteration: the mean over the runs, and the prediction of state "
@@ -408,7 +408,8 @@ def data(
     table: Annotated[
         Path,
         typer.Argument(
-            metavar="TABLE", help="Table of your samples: .csv, .tsv, .parquet or .npz."
+            metavar="TABLE",
+            help="Table of your samples: .csv, .tsv, .txt, .xlsx, .parquet, .feather or .npz.",
         ),
     ],
     target: str | None = setting(
@@ -423,26 +424,29 @@ def data(
     ),
     keep: list[str] | None = setting(
         None,
-        "Column to use although it looks like dates or row numbers. Repeat the option for several.",
+        "Column to use even though it looks like dates or row numbers. Repeat the option for "
+        "several.",
         metavar="COLUMN",
         panel=DATA,
     ),
     missing: Missing = "refuse",
     twins: bool = setting(
-        False, "Compare with Gaussian mixtures that have the moments of your data.", "--twins"
+        False,
+        "Compare with Gaussian mixtures that have the same class means and covariances.",
+        "--twins",
     ),
     seed: int = setting(0, "Seed of the folds and of the resampling.", min=0, metavar="N"),
     html: Path | None = setting(
         None,
-        "Write a page to this .html file. A file with the ending .report.json beside it has the "
-        "numbers.",
+        "Write a page to this .html file, and its numbers beside it to a file ending in "
+        ".report.json.",
         metavar="FILE",
         panel=RESULT,
     ),
     overwrite: Overwrite = False,
     as_json: bool = setting(
         False,
-        "Print the numbers and sentences as JSON, in place of the text.",
+        "Print the numbers and sentences as JSON instead of the text.",
         "--json",
         panel=RESULT,
     ),
@@ -480,7 +484,7 @@ def data(
         if as_json:
             sys.stdout.write(report_json(report.measured, only_ascii=True))
         else:
-            sys.stdout.write(str(report))
+            sys.stdout.write(visible(str(report)))
     if html is not None:
         say(f"wrote the page to {html} and the numbers to {beside}")
 

@@ -67,6 +67,10 @@ def completions(word: str, incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
+def _no_type(ctx: Any) -> None:
+    """Show no type beside an argument, whose help says which files it takes."""
+
+
 def _fill_help(command: Any, ctx: Any) -> None:
     """Replace words in braces in the help of a command's options, and letters no terminal shows.
 
@@ -78,6 +82,8 @@ def _fill_help(command: Any, ctx: Any) -> None:
     for parameter in parameters:
         if getattr(parameter, "is_flag", False):
             parameter.metavar = ""
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = _no_type
         text = getattr(parameter, "help", None)
         if text and "{" in text:
             parameter.help = escape(fill_names(text))  # names are not markup

@@ -64,8 +64,8 @@ Alpha = Annotated[
 CurveAlpha = Annotated[
     str,
     option(
-        f"{_LIST_OF_ALPHA}. A range start:stop has as many points as a smooth line needs. Add :log "
-        "for logarithmic spacing: 0.1:100:log.",
+        f"{_LIST_OF_ALPHA}. Without a count, the range start:stop has as many points as a smooth "
+        "line needs. Add :log for logarithmic spacing: 0.1:100:log.",
         *("--alpha", "-a"),
         metavar="LIST",
         panel=PROBLEM,
@@ -84,7 +84,8 @@ Classes = Annotated[
 Prior = Annotated[
     str | None,
     option(
-        "Distribution of the teacher's weights: {priors}. Example: ternary.",
+        "Distribution of the teacher's weights: {priors}. Example: sparse-gaussian:0.1 sets nine "
+        "weights in ten to zero.",
         metavar="NAME",
         show_default="gaussian, or rademacher for the perceptron",
         panel=PROBLEM,
@@ -112,9 +113,10 @@ Features = Annotated[
     str,
     option(
         "Eigenvalues of the features' covariance: {features}, or a CSV file with the columns "
-        "eigenvalue and signal. Example: levels:4x0.1,0.67x0.9 gives a tenth of the directions the "
-        "variance 4 and the others 0.67; levels:4x0.1@2,0.67x0.9@0.5 also gives the teacher's "
-        "weights the variances 2 and 0.5 there.",
+        "eigenvalue and signal. Examples: power:1.2:1000 has the eigenvalues i^(-1.2) of 1000 "
+        "features; levels:4x0.1,0.67x0.9 gives a tenth of the directions the variance 4 and the "
+        "others 0.67; levels:4x0.1@2,0.67x0.9@0.5 also gives the teacher's weights the variances 2 "
+        "and 0.5 there.",
         metavar="NAME",
         panel=PROBLEM,
     ),
@@ -149,7 +151,8 @@ Gram = Annotated[
 IsMixture = Annotated[
     bool,
     option(
-        "Draw each class from a Gaussian cluster, in place of a teacher's labels.",
+        "Draw each class from a Gaussian cluster, without a teacher. It needs --separation or "
+        "--gram.",
         "--mixture",
         panel=UNEQUAL,
     ),
@@ -174,8 +177,9 @@ Variances = Annotated[
 Prune = Annotated[
     str | None,
     option(
-        "Train on a share of the samples, chosen by the teacher's margin: hard:0.5, easy:0.5 or "
-        "random:0.5.",
+        "Train on a share of the samples only: hard:0.5 keeps the half with the smallest teacher "
+        "margins, easy:0.5 the half with the largest, random:0.5 any half. With two classes, add "
+        ":0.8 for margins under a probe of this correlation with the teacher.",
         metavar="NAME",
         show_default="all samples",
         panel=PROBLEM,
@@ -214,7 +218,7 @@ EstimatorOrDefault = Annotated[
 OneLoss = Annotated[
     str, option("Loss to minimise: {losses}.", *_ESTIMATOR, metavar="NAME", panel=ESTIMATOR)
 ]
-_PENALTY = "Penalty in place of a ridge: {penalties}. Example: elastic-net:0.1:0.5."
+_PENALTY = "Penalty instead of a ridge: {penalties}. Example: elastic-net:0.1:0.5."
 Penalties = Annotated[
     list[str],
     option(
@@ -261,21 +265,23 @@ ClassWeight = Annotated[
 Tolerance = Annotated[
     float | None,
     option(
-        "Largest uncertainty (99 %) that you accept, for example 1e-8. The status says where it is "
-        "not met.",
+        "Largest uncertainty (99 %) that you accept, for example 1e-8. A row that misses it has "
+        "the status tolerance-not-met.",
         "--tol",
         metavar="NUMBER",
-        show_default="set by the theory that is solved",
+        show_default="depends on the estimator and on k",
         panel=RESULT,
     ),
 ]
 Json = Annotated[
-    bool, option("Print every column as JSON, in place of the table.", "--json", panel=RESULT)
+    bool, option("Print every column as JSON instead of the table.", "--json", panel=RESULT)
 ]
 Csv = Annotated[
     Path | None,
     option(
-        "Write every column to this CSV file, in place of the table.", metavar="FILE", panel=RESULT
+        "Write every column to this CSV file instead of printing the table.",
+        metavar="FILE",
+        panel=RESULT,
     ),
 ]
 Plot = Annotated[

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import importlib.util
 import ipaddress
+import math
 import os
 import secrets
 import shlex
@@ -28,7 +29,7 @@ from polyceptron.cli.options import option, setting
 from polyceptron.cli.output import Output
 from polyceptron.cli.side_files import Overwrite, check_figure_files, check_unnamed
 from polyceptron.cli.tables import describe_row, echo, print_json, print_table
-from polyceptron.display import describe_seconds
+from polyceptron.display import describe_seconds, visible
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs
 from polyceptron.progress import say, waiting
@@ -66,7 +67,7 @@ def sweep(
     ),
     dry_run: bool = setting(
         False,
-        "Show the size of the grid and what is already stored, and compute nothing.",
+        "Only show the size of the grid and how much of it is stored already.",
         "--dry-run",
     ),
 ) -> None:
@@ -102,13 +103,13 @@ def sweep(
         say(f"computed again, because they had been changed after they were written: {rows}")
     if report.failed:
         say(f"to see why rows failed: polyceptron results {shlex.quote(str(store))} --failures")
-        say("to try the failed rows again: run the same sweep")
+        say("to try the failed rows again, run the same sweep")
         raise typer.Exit(1)
 
 
 def merge(
     sources: Annotated[
-        list[Path], typer.Argument(metavar="STORE...", help="Stores whose results are copied.")
+        list[Path], typer.Argument(metavar="STORE", help="Stores to copy the results from.")
     ],
     into: Annotated[
         Path, option("Store that receives the results. It is created if missing.", metavar="FILE")
@@ -197,21 +198,21 @@ def results(
         metavar="COLUMN",
     ),
     spec: Path | None = setting(
-        None, "Sweep file: only the rows that it asks for are used.", metavar="FILE"
+        None, "Sweep file: use only the rows that it asks for.", metavar="FILE"
     ),
     failures: bool = setting(
         False, "List the rows that failed, each with its reason.", "--failures"
     ),
     summary: bool = setting(
         False,
-        "Write the means over runs to --csv or --parquet, in place of every row.",
+        "Write the means over runs to --csv or --parquet instead of every row.",
         "--summary",
     ),
     csv: Path | None = setting(None, "Write every row to this CSV file.", metavar="FILE"),
     parquet: Path | None = setting(None, "Write every row to this Parquet file.", metavar="FILE"),
-    as_json: bool = setting(False, "Print JSON, in place of the table.", "--json"),
+    as_json: bool = setting(False, "Print JSON instead of the table.", "--json"),
 ) -> None:
-    """Show the means over runs in a store beside the theory, or write every row to a file.
+    """Compare the means over runs in a store with the theory, or write every row to a file.
 
     In the table, z is the distance of the mean from the theory in standard errors.
 
@@ -264,7 +265,7 @@ def _show_means(store: Store, quantity: str, spec: SweepSpec | None, as_json: bo
     if as_json:
         print_json(lines)
         return
-    typer.echo(f"{quantity} in {store.path}: {len(store)} rows")
+    typer.echo(visible(f"{quantity} in {store.path}: {len(store)} rows"))
     _show_summary(lines)
 
 
@@ -317,11 +318,11 @@ def _short_line(line: Row) -> dict[str, str | None]:
     return shown
 
 
-_SOURCES = "Stores of a sweep or CSV files. Several are drawn together."
+_SOURCES = "Stores of a sweep or CSV files; several are drawn in one picture."
 
 
 def plot(
-    sources: Annotated[list[Path], typer.Argument(metavar="STORE_OR_CSV...", help=_SOURCES)],
+    sources: Annotated[list[Path], typer.Argument(metavar="STORE_OR_CSV", help=_SOURCES)],
     out: Path | None = setting(
         None,
         "Picture to write: .pdf, .png or .svg.",
@@ -399,10 +400,10 @@ def figures(
     ),
     overwrite: Overwrite = False,
 ) -> None:
-    """Compute and draw every figure, and write the table and the specification of each.
+    """Compute and draw all figures, and write the data and the specification of each.
 
-    The same command resumes a stopped run, because finished computations stay in the folder
-    OUT/computed; delete that folder to start again. The file OUT/agreement.csv compares every
+    If you stop the command, run it again to resume: finished computations stay in the folder
+    OUT/computed. Delete that folder to start afresh. The file OUT/agreement.csv compares every
     symbol with its line.
 
     Example: polyceptron figures --only fig2a --only fig3
@@ -414,7 +415,7 @@ def figures(
     try:
         written = making.make_figures(out, only, profile, workers=workers, progress=True)
     except KeyboardInterrupt as stop:
-        say("stopped: the same command resumes here")
+        say("stopped: run the same command to resume")
         raise typer.Exit(128 + getattr(stop, "signal_number", 2)) from None
     say(str(verdict(making.read_agreement(out))))
     say(f"wrote {len(written)} files to {out}: open {out / 'index.html'}")
@@ -424,14 +425,14 @@ def verify(
     full: bool = setting(
         False, "Check more classes, dimensions and runs, which takes minutes.", "--full"
     ),
-    as_json: bool = setting(False, "Print the checks as JSON, when all have ended.", "--json"),
+    as_json: bool = setting(False, "Print the checks as JSON at the end.", "--json"),
 ) -> None:
-    """Check on this machine that the program computes what it should.
+    """Check that polyceptron computes correct numbers on this machine, in about a minute.
 
     It compares its numbers with published values, closed forms, identities, message passing and
-    fits of scikit-learn, and says how far apart they may be. It takes less than a minute. The exit
-    code is 1 if a check is off. A check that differs agrees with an independent computation, and
-    not with the number that the paper prints.
+    fits of scikit-learn, and shows each difference beside the largest one allowed. A check is "ok",
+    "failed", or "differs": then our number agrees with an independent computation, but not with
+    the one printed in the paper. The exit code is 1 if a check has failed.
 
     Example: polyceptron verify
     """
@@ -449,16 +450,16 @@ def verify(
                 _show_check(check)
     if as_json:
         print_json(_row_of_check(check) for check in checks)
-    failed = [check for check in checks if check.verdict == "off"]
+    failed = [check for check in checks if check.verdict == "failed"]
     seconds = time.perf_counter() - begin
     programs = environment() | {"scikit-learn": sklearn.__version__}
     versions = ", ".join(f"{name} {version}" for name, version in programs.items())
-    outcome = "no check is off"
+    outcome = "none failed"
     if failed:
-        outcome = f"{len(failed)} of them off"
+        outcome = f"{len(failed)} failed"
     say(f"{len(checks)} checks in {seconds:.0f} s, {outcome} ({versions})")
     for check in failed:
-        say(f"off: {check.check}: {check.note or check.source}")
+        say(f"failed: {check.check}: {check.note or check.source}")
     if failed:
         raise typer.Exit(1)
 
@@ -473,12 +474,14 @@ def _row_of_check(check: Check) -> Row:
 
 def _show_check(check: Check) -> None:
     """Print two lines: name and verdict, then the numbers and how far apart they may be."""
-    typer.secho(f"{check.verdict:8}{check.check}", bold=check.verdict == "off")
+    typer.secho(f"{check.verdict:8}{check.check}", bold=check.verdict == "failed")
     numbers = f"{check.ours:.7g} against {check.reference:.7g}, {check.source}"
     if check.verdict == "differs":
         typer.echo(f"        {check.ours:.7g} {check.note}")
     elif check.verdict == "ok":
         typer.echo(f"        {numbers}: {abs(check.difference):.0e} ≤ {abs(check.allowed):.0e}")
+    elif math.isnan(check.ours):
+        typer.echo(f"        no number came out. {check.note}".rstrip())
     else:
         typer.echo(f"        {numbers}: {abs(check.difference):.0e} > {abs(check.allowed):.0e}")
     sys.stdout.flush()
@@ -501,27 +504,29 @@ def explore(
     ),
     host: str | None = setting(
         None,
-        "Address of this machine at which others reach the server.",
+        "Address of this machine under which other computers reach the server.",
         metavar="ADDRESS",
         show_default="this machine only",
     ),
     browser: bool = setting(True, "Open the page in a browser.", "--browser/--no-browser"),
-    no_token: bool = setting(False, "Serve the page without a token in its address.", "--no-token"),
+    no_token: bool = setting(False, "Leave the token out of the address.", "--no-token"),
 ) -> None:
     """Explore learning curves and simulations in a browser.
 
-    The command prints an address. The page appears there a few seconds later. The server stops a
+    The command prints an address; the page opens there after a few seconds. The server stops a
     curve after 180 s and a simulation after 300 s, or when either needs more than 0.8 GB of memory;
     the page then says so.
 
-    The address holds a token, so that no other account of this machine can compute here.
+    The address contains a token, so that other users of this machine cannot compute here. A
+    browser that polyceptron starts shows the address in the list of processes: where other people
+    use the machine, use --no-browser and open the address yourself.
 
     Example: polyceptron explore --port 8051
     """
     require_dash()
     if no_token and host is not None:
         raise InvalidInput(
-            "--no-token is for this machine only: leave out --host, or keep the token"
+            "--no-token works on this machine only: leave out --host, or keep the token"
         )
     key = None
     if not no_token:

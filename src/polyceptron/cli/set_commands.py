@@ -47,7 +47,7 @@ SPLIT_COLUMNS = (
 SETS = "Prediction sets"
 
 
-@with_shared_options("plot")
+@with_shared_options("prune", "plot")
 def sets(
     *,
     alpha: str | None = setting(
@@ -60,35 +60,39 @@ def sets(
     ),
     samples: int | None = setting(
         None,
-        "Number of samples that you have, for example 2000: find their best split into training "
-        "and calibration. It replaces --alpha and needs --dimension.",
+        "Number of samples that you have, for example 2000: find the best split into training and "
+        "calibration samples. It replaces --alpha and needs --dimension.",
         *("--samples", "-n"),
         metavar="N",
         panel=PROBLEM,
     ),
     dimension: int | None = setting(
         None,
-        "Dimension d of the inputs, with --samples.",
+        "Number of features d. It goes with --samples.",
         *("--dimension", "-d"),
         metavar="D",
         panel=PROBLEM,
     ),
     teacher: AnyTeacher,
     coverage: float = setting(
-        0.9, "Share of the samples whose label is in their set.", metavar="NUMBER", panel=SETS
+        0.9,
+        "Share of fresh samples whose set must contain the true class.",
+        metavar="NUMBER",
+        panel=SETS,
     ),
     score: str = setting(
         "probability",
-        "Number that decides which classes are in a set: probability or adaptive.",
+        "Which classes are in a set: probability (those whose probability is above a threshold) or "
+        "adaptive (the most likely ones, up to a total probability).",
         metavar="NAME",
         panel=SETS,
     ),
     calibration: int | None = setting(
         None,
-        "Number of calibration samples that set the threshold, for example 500. The size and the "
-        "coverage of the sets then have a spread.",
+        "Number of calibration samples that set the threshold, for example 500. The table then "
+        "shows how much size and coverage vary from one calibration set to the next.",
         metavar="N",
-        show_default="a threshold without error",
+        show_default="the exact threshold",
         panel=SETS,
     ),
     estimator: list[str] = setting(
@@ -106,7 +110,7 @@ def sets(
     tol: options.Tolerance = None,
     output: Output,
 ) -> None:
-    """Find how many classes a prediction set needs so that the true class is among them.
+    """Find how large prediction sets must be to contain the true class, say, nine times in ten.
 
     Examples: polyceptron sets -k 10 --noise softmax:3 -a 1,3,10 -e bayes -e cross-entropy
 
@@ -183,7 +187,7 @@ def _split_rows(
         return {**teacher.columns, **student.columns, "score": score, **asdict(found)}
 
     parts = ([row_of(student)] for student in students)
-    return collect(parts, len(students), "searching the best split")
+    return collect(parts, len(students), "finding the best split")
 
 
 COMMANDS = (sets,)

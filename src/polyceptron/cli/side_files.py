@@ -22,9 +22,7 @@ MARKS = {
 MARK_BYTES = 4096  # where a mark is looked for: so many at the begin, so many at the end
 COMPUTED_FILE = re.compile(r"\w+-[0-9a-f]{16}\.json")  # a computation kept by `figures`
 
-_OVERWRITE = (
-    "Replace existing files whose names you did not give, even if polyceptron did not write them."
-)
+_OVERWRITE = "Also replace files whose names you did not give and that polyceptron did not write."
 Overwrite = Annotated[bool, option(_OVERWRITE, "--overwrite", panel=RESULT)]
 
 

@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from polyceptron.display import visible
+
 READER_GONE_CODE = 128 + signal.SIGPIPE  # what a shell shows for a program that this signal ended
 ASCII_WHERE_NEEDED = "polyceptron-ascii"  # name of the way to encode, as `errors="replace"` is
 ASCII_FORMS = {
@@ -105,14 +107,15 @@ codecs.register_error(ASCII_WHERE_NEEDED, _as_ascii)
 def shown_as(text: str, encoding: str | None = None) -> str:
     """Return the text as a stream of this encoding shows it (None: as standard output does).
 
-    What is laid out in columns is converted first, since the ASCII forms are longer.
+    What is laid out in columns is converted first, since the ASCII forms are longer. Control
+    characters, which may be commands to the terminal, are written as escapes.
 
     >>> shown_as("α = 2 ± 1", "ascii")
     'alpha = 2 +- 1'
     """
     if encoding is None:
         encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    return text.encode(encoding, ASCII_WHERE_NEEDED).decode(encoding)
+    return visible(text).encode(encoding, ASCII_WHERE_NEEDED).decode(encoding)
 
 
 @contextmanager

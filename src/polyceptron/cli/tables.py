@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from polyceptron.cli.streams import shown_as
+from polyceptron.display import visible
 from polyceptron.rows import json_ready
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ HEADERS = {  # of columns whose own names are too long, or not what people say
     "theory_generalisation_error": "theory error",
     "uncertainty": "± 99 %",  # holds in 99 of 100 cases
     "alpha_uncertainty": "± 99 %",
+    "mean_size_uncertainty": "± 99 %",
     "generalisation_error_standard_error": "std. error",
     "training_error": "train error",
     "training_loss": "train loss",
@@ -66,7 +68,7 @@ class _Table:
         """Return the table of these columns, without those that are empty in every row."""
         table = cls({}, {}, set(), [], [])
         for column in columns:
-            cells = [format_value(row.get(column), column) for row in rows]
+            cells = [visible(format_value(row.get(column), column)) for row in rows]
             if not any(cells):
                 continue
             table.shown.append(column)
@@ -145,7 +147,7 @@ def print_table(
     for i, row in enumerate(rows):
         typer.echo(table.row_line(i))
         if below is not None and row.get(below) is not None:
-            typer.echo(sentences.fill(str(row[below])))
+            typer.echo(sentences.fill(visible(str(row[below]))))
     if table.left_out:
         names = ", ".join(header(column) for column in table.left_out)
         echo(f"too wide for the table: {names} (--json prints every column)")

@@ -78,14 +78,15 @@ def curve(
     class_weight: options.ClassWeight = None,
     branch: str = setting(
         "optimal",
-        "Branch of the Bayes-optimal theory: optimal (the lowest error that is possible), amp (the "
-        "error that message passing reaches), informed, unstable, or all.",
+        "Branch of the Bayes-optimal theory: optimal (the lowest possible error), amp (the error "
+        "that message passing reaches), informed (the same, started at the teacher's weights), "
+        "unstable (the barrier between these two), or all.",
         metavar="NAME",
         panel=ESTIMATOR,
     ),
     scores: bool = setting(
         False,
-        "Compute the test loss, the Brier score and the calibration error too.",
+        "Also compute the test loss, the Brier score and the calibration error.",
         "--scores",
         panel=RESULT,
     ),
@@ -231,16 +232,16 @@ def ridge(
     estimator: options.OneEstimator = "cross-entropy",
     ridges: str = setting(
         "1e-4:10:40",
-        "Ridges λ to try: a list such as 0.01,0.1,1 or a range start:stop:count, which is "
-        "logarithmic.",
+        "Ridges λ to compare with the best one: a list such as 0.01,0.1,1 or a range "
+        "start:stop:count with logarithmic spacing.",
         "--ridge",
         metavar="LIST",
         panel=ESTIMATOR,
     ),
     target: str = setting(
         "error",
-        "Number that the best ridge makes smallest: error, test-loss, calibration, or "
-        "balanced-error. Each has its own best ridge.",
+        "Quantity that the best ridge minimises: error, test-loss, calibration or balanced-error. "
+        "Each has its own best ridge.",
         metavar="NAME",
         panel=ESTIMATOR,
     ),
@@ -249,7 +250,7 @@ def ridge(
     tol: options.Tolerance = None,
     output: Output,
 ) -> None:
-    """Find the best ridge λ at each α, and compute the error at others beside it.
+    """Find the best ridge λ at each α, and compare its error with that of other ridges.
 
     Example: polyceptron ridge --classes 3 --alpha 2,5
     """
@@ -263,7 +264,7 @@ def ridge(
     if output.plot is not None:
         n_drawn = RIDGES_OF_A_LINE
     parts = ridge_parts(teacher, student, alphas, values, tol, target=target, drawn=n_drawn)
-    what = f"finding the best ridge, and solving at {len(values)} others"
+    what = f"finding the best ridge, and the error at {len(values)} others"
     collected = collect(parts, len(alphas) * (1 + len(set(values))), what)
     drawn = sorted(collected.rows, key=lambda row: (row["alpha"], row["ridge"]))
     rows = [row for row in drawn if row["is_best"] or row["ridge"] in values]
@@ -351,7 +352,7 @@ def _cure_for_none(teacher: AnyTeacher) -> str:
     return "; weights with few values, such as --prior rademacher, have transitions"
 
 
-@with_shared_options("prior", "plot")
+@with_shared_options("prior", "prune", "plot")
 def separability(
     *,
     teacher: AnyTeacher,
@@ -380,7 +381,7 @@ def separability(
         echo(f"{words}: alpha_s = {found.alpha_s:.7g} ± {spread}, 99 % ({found.status})")
 
 
-@with_shared_options("plot")
+@with_shared_options("prune", "plot")
 def asymptotics(
     *,
     teacher: AnyTeacher,
@@ -458,7 +459,7 @@ def _print_asymptotics(found: Asymptotics, row: Row, problem: str) -> None:
     lines = []
     for name in ("exponent", "constant"):
         line = {
-            "of": name,
+            "quantity": name,
             "measured": row[name],
             "uncertainty": row[f"{name}_uncertainty"],
             "exact": row[f"exact_{name}"],
@@ -489,19 +490,23 @@ REACHED = (
 def plan(
     *,
     error: float | None = setting(
-        None, "Generalisation error to reach, for example 0.1.", metavar="NUMBER", panel=PROBLEM
+        None,
+        "Generalisation error to reach, for example 0.1: compute the samples that it takes.",
+        metavar="NUMBER",
+        panel=PROBLEM,
     ),
     samples: int | None = setting(
         None,
-        "Number of samples that you have, for example 5000. It replaces --error and needs "
-        "--dimension.",
+        "Number of samples that you have, for example 5000: compute the errors they give. It "
+        "replaces --error and needs --dimension.",
         *("--samples", "-n"),
         metavar="N",
         panel=PROBLEM,
     ),
     dimension: int | None = setting(
         None,
-        "Dimension d of the inputs, for example 1000. It turns α into n = αd.",
+        "Number of features d, for example 1000. With it the answer is also a number of samples, "
+        "n = αd.",
         *("--dimension", "-d"),
         metavar="D",
         panel=PROBLEM,
@@ -527,13 +532,15 @@ def plan(
     class_weight: options.ClassWeight = None,
     output: Output,
 ) -> None:
-    """Find how many samples each estimator needs for an error, or the error that n samples give.
+    """Find how many samples each estimator needs for an error, or which error n samples give.
 
-    The estimators are compared at their best ridge, unless --ridge or --penalty is given.
+    Give either --error, or --samples with --dimension.
 
-    The lowest possible error may jump past the error to reach. Then the estimator bayes has two
-    rows: the α at which the error is possible (branch optimal), and the α at which message passing
-    reaches it (branch amp).
+    The estimators are compared at their best ridge, unless you give --ridge or --penalty.
+
+    If the error jumps from above --error to below it, the estimator bayes has two rows: the α at
+    which that error becomes possible (branch optimal), and the α at which message passing reaches
+    it (branch amp).
 
     Examples: polyceptron plan --classes 3 --error 0.1 --dimension 1000
 
@@ -562,7 +569,7 @@ def plan(
         return
     if samples is None:
         raise InvalidInput(
-            "give --error, the error to reach, or --samples and --dimension, the data that you have"
+            "give --error, the error to reach, or --samples and --dimension, the data you have"
         )
     if dimension is None:
         raise InvalidInput("--samples needs --dimension, since α = n/d")

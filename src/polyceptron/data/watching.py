@@ -113,8 +113,8 @@ class Checkpoint:
     """The file in which the state of a fit is kept; none, until `open` is called with a path.
 
     The file is an .npz archive with the arrays "part/name" of each part of the fit, "problem"
-    (JSON: shape, hashes of X and of the labels, settings) and "lengths", norms of a thousand rows
-    of the design: features that are scaled differently have the same X.
+    (JSON: shape, hashes of X and of the labels, settings), "lengths", norms of a thousand rows
+    of the design (features that are scaled differently have the same X), and "checksum" of these.
     """
 
     path: Path | None = None
@@ -155,7 +155,7 @@ class Checkpoint:
         self.every = seconds
         self._lengths = design.row_norms[:: -(-design.n_samples // 1000)]
         self._problem = {
-            "format": 7,
+            "format": 8,
             "shape": list(design.shape),
             "X": design.content,
             "labels": hashlib.blake2b(np.asarray(y).tobytes(), digest_size=16).hexdigest(),
@@ -183,6 +183,8 @@ class Checkpoint:
         try:
             with np.load(self.path, allow_pickle=False) as file:
                 state = {name: file[name] for name in file.files}
+            if str(state.pop("checksum")) != _checksum(state):
+                raise ValueError("it was changed")
             problem = json.loads(str(state.pop("problem")))
             lengths = state.pop("lengths")
         except Exception as error:  # whatever a damaged file makes of a reader
@@ -236,6 +238,7 @@ class Checkpoint:
         arrays = self._others | {f"{prefix}{name}": value for name, value in state.items()}
         arrays["problem"] = json.dumps(self._problem)
         arrays["lengths"] = self._lengths
+        arrays["checksum"] = _checksum(arrays)
 
         def write(path: Path) -> None:
             """Write the archive under its temporary name."""
@@ -243,6 +246,16 @@ class Checkpoint:
                 np.savez(file, **arrays)
 
         write_atomically(self.path, write)
+
+
+def _checksum(arrays: State) -> str:
+    """Return a hash of named arrays, with their types and shapes."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype} {np.shape(arrays[name])};".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)

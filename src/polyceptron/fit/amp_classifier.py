@@ -334,13 +334,15 @@ class AMPClassifier(linear.LinearClassifier):
     Parameters
     ----------
     prior : str, tuple or Prior, default="gaussian"
-        Of the weights: the name of a registered prior, (values, probabilities) or a `Prior`.
+        Distribution of the weights: the name of a registered prior, (values, probabilities) or a
+        `Prior`.
     variances : "auto", "correlated", "shared" or "full", default="auto"
-        What is kept of the weights' posterior besides its mean: the covariance between all features
-        (a Gaussian prior only), or what `polyceptron.amp` keeps, which takes features to be
-        independent. 'auto' is 'correlated' where prior and size allow, else 'shared'.
+        What to compute of the weights' posterior besides its mean: 'correlated' is the covariance
+        between all features (for a Gaussian prior only); 'shared' and 'full' are those of
+        `polyceptron.amp`, which takes features to be independent. 'auto' is 'correlated' where
+        prior and size allow, else 'shared'.
     noise : str or Channel, default="auto"
-        Of the labels: the name of a registered noise such as 'none', 'gaussian:0.1' or
+        Noise of the labels: the name of a registered noise such as 'none', 'gaussian:0.1' or
         'flips:0.05', a `Channel`, or 'auto': Gaussian, its variance chosen by leave-one-out.
     scaling : "auto", "standard", "global" or "none", default="auto"
         Divide each feature by its standard deviation, all by one number, or none. 'auto' is, with
@@ -351,9 +353,9 @@ class AMPClassifier(linear.LinearClassifier):
     tol : float, default=1e-3
         Relative change at which message passing has converged.
     max_iter : int, default=200
-        Most iterations of message passing at one noise.
+        Largest number of iterations of message passing at one noise.
     verbose : int, default=0
-        Show how far message passing is, if it takes longer than 2 seconds.
+        Show the progress of message passing, if it takes longer than 2 seconds.
     random_state : int, default=None
         Accepted for pipelines that set it; the fit is deterministic.
 
@@ -377,7 +379,7 @@ class AMPClassifier(linear.LinearClassifier):
     log_loss_ : tuple of float
         Leave-one-out log-loss of the fit and its standard error.
     converged_ : bool
-        Whether message passing did.
+        Whether message passing converged.
     n_iter_ : int
         Iterations of the last run.
     n_features_in_ : int

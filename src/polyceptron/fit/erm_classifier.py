@@ -68,6 +68,9 @@ from polyceptron.rows import Status
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+# Of the weights' norm: what the rounding of sums over many samples leaves open without a warning.
+# It is a hundredth of the weights' statistical error at 10⁸ samples.
+ROUNDING_WITHOUT_WARNING = 1e-6
 STANDS_FOR_NO_RIDGE = 1e-9  # where samples are held out: a path of ridges takes logarithms
 LABEL_PROBABILITY = "label_probability"
 NO_MINIMISER = (
@@ -129,16 +132,23 @@ class _ScaledPath:
     variance: float
 
 
-def _best_scaling(paths: dict[str, _ScaledPath]) -> str:
+def _best_scaling(paths: dict[str, _ScaledPath], features_a_sample: float) -> str:
     """Return the scaling tried first, unless the other predicts held-out samples clearly better."""
     first, *others = paths
-    clear = CLEAR
+    clear = CLEAR + features_a_sample
     if first == "global":
         clear = CLEAR_OF_ONE_UNIT
     for other in others:
         if paths[first].path.chosen.above(paths[other].path.chosen) > clear:
             return other
     return first
+
+
+def _is_known_to_rounding(fit: ERMFit) -> bool:
+    """Return whether rounding alone leaves the weights open, and by next to nothing."""
+    size = float(np.linalg.norm(fit.weights))
+    is_close = fit.distance_bound <= ROUNDING_WITHOUT_WARNING * size
+    return fit.status == Status.TOLERANCE_NOT_MET and is_close
 
 
 @dataclass(eq=False, repr=False)  # scikit-learn has its own
@@ -165,7 +175,8 @@ class ERMClassifier(linear.LinearClassifier):
     scaling : "auto", "standard", "global" or "none", default="auto"
         Divide each feature by its standard deviation, all by one number, or none. 'auto' is
         'standard' with a ridge that is given. With one that is chosen it is 'standard', unless
-        'global' predicts held-out samples better by more than the standard error of the difference.
+        'global' predicts held-out samples better by more than 1 + d/n standard errors of the
+        difference, for n samples of d features.
         For features of one unit (half of them have nearly the same largest value, as pixels do) it
         is 'global', unless 'standard' is better by more than two standard errors. The scale is that
         of the training rows of each fold. A sparse X stays sparse.
@@ -189,13 +200,14 @@ class ERMClassifier(linear.LinearClassifier):
     fit_intercept : bool, default=True
         Learn a bias for each class, without a ridge.
     tol : float, default=1e-8
-        Relative distance of the weights to the minimiser.
+        Relative distance of the weights to the minimiser. Where the rounding of sums over many
+        samples does not allow that, a warning says so from 1e-6 on; `certificate_` has the bound.
     warm_start : bool, default=False
         Begin at the weights of the fit before, if it had the same classes and features. The
         minimiser is the same; where the ridge is given and the data have changed little, it takes
         fewer steps.
     verbose : int, default=0
-        Show how far the fit is, if it takes longer than 2 seconds.
+        Show the progress of the fit, if it takes longer than 2 seconds.
     random_state : int, default=None
         Shuffles the folds, where their number is given; None is 0. The rest is deterministic.
 
@@ -393,7 +405,7 @@ class ERMClassifier(linear.LinearClassifier):
 
     def _warn_of(self, fit: ERMFit, data: TrainingData, scaling: Scaling) -> None:
         """Warn where the fit was interrupted, has no minimiser, or missed the tolerance."""
-        if fit.status == Status.OK:
+        if fit.status == Status.OK or _is_known_to_rounding(fit):
             return
         if fit.status == Status.INTERRUPTED:
             linear.warn_caller("the fit was interrupted: what there was by then is used")
@@ -454,7 +466,8 @@ class ERMClassifier(linear.LinearClassifier):
             interrupted = found.path.interrupted
             if interrupted:
                 break
-        self.scaling_ = _best_scaling(paths)
+        n, d = problem.data.X.shape
+        self.scaling_ = _best_scaling(paths, d / n)
         if len(paths) > 1:
             self.scaling_scores_ = {
                 kind: (found.path.chosen.mean, found.path.chosen.standard_error)

@@ -22,6 +22,7 @@ from polyceptron.data.checks import Labels
 from polyceptron.data.design import weights_or_ones
 from polyceptron.data.stored_designs import ArrayDesign
 from polyceptron.fit.held_out_problem import HeldOutProblem, RidgeScore
+from polyceptron.fit.regular_solves import solved
 from polyceptron.fit.ridge_walk import RidgeWalk
 from polyceptron.fit.solvers import newton_step
 from polyceptron.numerics import AnyArray, Array
@@ -168,7 +169,7 @@ class LeaveOneOut:
         H = walk.matrices()[0]
         g = walk.here.residual[0].T
         hessian = newton_step.whole_hessian(self.rows, H, ridge * shares)
-        inverse = np.linalg.inv(hessian).reshape(*U.shape, *U.shape)
+        inverse = solved(hessian, np.eye(len(hessian))).reshape(*U.shape, *U.shape)
         A = leverages(self.rows, inverse)
         lighter = ridge * (shares - self.rho)[:, None]  # λ(ρ − ρ₋μ), (n, 1, d)
         eased = np.tensordot(lighter * U, inverse, 2)
@@ -181,7 +182,7 @@ class LeaveOneOut:
         push = np.einsum("nab,nb->na", A, self.part_left_out[:, None] * g)
         push += np.einsum("nad,nd->na", eased, self.rows)
         response = np.eye(H.shape[1]) - A @ part_of_curvature
-        move = np.linalg.solve(response, push[..., None])[..., 0]
+        move = solved(response, push[..., None], size=1.0)[..., 0]
         return _StepWithout(inverse, g, H, eased, move)
 
     def _add_lighter_ridge(self, A: Array, rare: Labels, lighter: Array, inverse: Array) -> None:

@@ -32,7 +32,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from polyceptron.checks import as_numbers
 from polyceptron.data.checks import Labels, check_choice
 from polyceptron.data.design import BLOCK_BYTES, ColumnMoments, Design
-from polyceptron.data.labels import class_labels, label_array
+from polyceptron.data.labels import class_labels, label_array, label_values
 from polyceptron.data.sparse_checks import compressed_rows
 from polyceptron.data.stored_designs import FileDesign, ScaleRows, open_design, scaled
 from polyceptron.errors import InvalidInput
@@ -157,9 +157,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if is_single(X):
             self._dtype = np.dtype(np.float32)
         X, large = _opened(X)
-        y = label_array(y)
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = column_or_1d(y, warn=True)
+        y = _one_axis(y)
         check_one_label(y)
         y = class_labels(y, _n_samples(X))
         if not large:
@@ -241,11 +239,24 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return np.asarray(self.classes_[(fields > 0).astype(np.int64)])
         return np.asarray(self.classes_[fields.argmax(1)])
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of samples whose label in y (n,) is predicted."""
+        labels = label_values(_one_axis(y))
+        return float(super().score(X, labels, sample_weight))
+
     @available_if(lambda self: self.predict_proba)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithm of `predict_proba` (n, k)."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))  # type: ignore[attr-defined]
+
+
+def _one_axis(y: Any) -> NDArray[Any]:
+    """Return labels as an array; those in a column (n, 1) as (n,), with a warning."""
+    labels = label_array(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        return np.asarray(column_or_1d(labels, warn=True))
+    return labels
 
 
 def is_single(X: Any) -> bool:

@@ -183,7 +183,8 @@ def exact_generalisation_error(
 
     Examples
     --------
-    >>> exact_generalisation_error([[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]]).value
+    >>> weights = [[1.0, 0.0], [0.0, 0.0]]
+    >>> exact_generalisation_error(weights, [[1.0, 0.0], [1.0, 0.0]]).value
     0.25
     """
     W, T = _differences(weights, teacher_weights, features)

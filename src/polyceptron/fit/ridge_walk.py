@@ -16,6 +16,7 @@ import numpy as np
 
 from polyceptron.data.design import Design
 from polyceptron.fit.held_out_problem import HeldOutProblem
+from polyceptron.fit.regular_solves import solved
 from polyceptron.fit.solvers import newton, newton_step
 from polyceptron.fit.solvers.erm_fit import through_nearest
 from polyceptron.fit.solvers.logistic_objective import OBJECTIVES
@@ -137,7 +138,7 @@ class RidgeWalk:
         """Return Newton's directions (L, r, d) for the gradients G (L, r, d)."""
         if self.rows is not None:
             hessian = newton_step.whole_hessian(self.rows, self.matrices(), ridges)
-            return np.linalg.solve(hessian, -G.reshape(len(G), -1, 1)).reshape(G.shape)
+            return solved(hessian, -G.reshape(len(G), -1, 1)).reshape(G.shape)
         tolerance = np.full(len(G), self.loose)
         double = np.full(len(G), self.dtype == np.float64)
         return newton_step.directions(

@@ -265,7 +265,7 @@ class SweepGrid(_Table):
             raise ValueError(f"alpha = {max(self.alpha):g} is too much in these dimensions")
         if round(min(self.alpha) * min(self.dimension)) < 1:
             least = f"alpha = {min(self.alpha):g} in dimension {min(self.dimension)}"
-            raise ValueError(f"{least} is no sample at all")
+            raise ValueError(f"{least} leaves no sample")
 
     @property
     def branches(self) -> list[str]:
@@ -321,10 +321,10 @@ def load_spec(path: str | Path) -> SweepSpec:
 
     Examples
     --------
-    >>> load_spec("none.toml")
+    >>> load_spec("none.toml")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    polyceptron.errors.InvalidInput: cannot read the sweep file 'none.toml': there is no such file
+    polyceptron.errors.InvalidInput: cannot read the sweep file 'none.toml': ...
     """
     return parse_spec(read_text(path, "sweep file"), name=Path(path).name)
 

@@ -10,6 +10,7 @@ running it again computes what is missing, failed rows included. A plan is a wal
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -72,7 +73,7 @@ def run_sweep(
     workers : int, optional
         Processes of this machine; all processors if not given.
     cluster : str, optional
-        Address of a Dask scheduler, in place of workers.
+        Address of a Dask scheduler, instead of workers.
     progress : bool or callable
         True for a line on standard error, or a function that receives `Progress`.
     runner : callable
@@ -231,9 +232,20 @@ def _make_engine(
     runner = with_members(runner)
     if cluster is not None:
         return engines.DaskEngine(cluster, runner)
+    return engines.LocalEngine(min(workers or _count_processors(), most), runner)
+
+
+def _count_processors() -> int:
+    """Return how many processors this process may use."""
     import joblib
 
-    return engines.LocalEngine(min(workers or joblib.cpu_count(), most), runner)
+    try:
+        return int(joblib.cpu_count())
+    except ValueError:
+        given = os.environ.get("LOKY_MAX_CPU_COUNT")
+        raise InvalidInput(
+            f"LOKY_MAX_CPU_COUNT in the environment must be a whole number above 0, got {given!r}"
+        ) from None
 
 
 def _check_kept(path: Path, keys: Iterable[str]) -> None:

@@ -164,23 +164,33 @@ def _with_fewer_names(traces: Sequence[pic.Trace]) -> tuple[pic.Trace, ...]:
 
 
 class _Markers:
-    """The symbol of each colour and size: an estimator's own where it is free, else the next."""
+    """The symbol of each estimator and size, or of each colour and size of a single estimator.
 
-    def __init__(self, series: Sequence[Series]) -> None:
+    An estimator has its own symbol where it is free, else the next. Several lines of a single
+    estimator have the symbols in order, whoever the estimator is.
+    """
+
+    def __init__(self, series: Sequence[Series], colours: Sequence[str]) -> None:
         self._chosen: dict[tuple[str, str], str] = {}
         self._reserved = {pic.marker_of(s.estimator, s.source) for s in series}
+        self._is_mixed = len({(s.estimator, s.source) for s in series}) > 1
+        self._has_own = self._is_mixed or len(set(colours)) == 1
 
     def of(self, series: Series, colour: str) -> str:
         """Return the symbol of a series of this colour."""
         key = (colour, series.size)
+        if self._is_mixed:
+            key = (f"{series.estimator} {series.source}", series.size)
         if key not in self._chosen:
             self._chosen[key] = self._next_free(series)
         return self._chosen[key]
 
     def _next_free(self, series: Series) -> str:
-        unreserved = [marker for marker in pic.MARKERS if marker not in self._reserved]
-        own = pic.marker_of(series.estimator, series.source)
-        wanted = [own, *unreserved, *pic.MARKERS]
+        wanted = [*pic.MARKERS]
+        if self._has_own:
+            own = pic.marker_of(series.estimator, series.source)
+            unreserved = [marker for marker in pic.MARKERS if marker not in self._reserved]
+            wanted = [own, *unreserved, *pic.MARKERS]
         free = [name for name in wanted if name and name not in self._chosen.values()]
         if free:
             return free[0]
@@ -195,7 +205,8 @@ def series_traces(series: Sequence[Series], x: str, y: str) -> tuple[pic.Trace, 
     is_mixed = len({s.estimator for s in series}) > 1
     lines: list[pic.Trace] = []
     symbols: list[pic.Trace] = []
-    markers = _Markers([s for s in series if not s.is_theory])
+    experiments = [(s, colour) for s, colour in coloured if not s.is_theory]
+    markers = _Markers([s for s, _ in experiments], [colour for _, colour in experiments])
     for s, colour in sorted(coloured, key=_is_bayes_line):
         name = "" if shared else pic.label_of(s.role) or s.source
         label = ", ".join(word for word in (name, *s.family, s.size) if word)

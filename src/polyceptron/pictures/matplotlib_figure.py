@@ -343,8 +343,11 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     def write_picture(place: Path) -> None:
         """Write the picture to a place, drawn in memory first."""
         drawn = io.BytesIO()  # on a full disk matplotlib would fail inside its own clean-up
-        with style():
-            figure.savefig(drawn, format=kind, metadata=metadata)
+        try:
+            with style():
+                figure.savefig(drawn, format=kind, metadata=metadata)
+        except (ValueError, RuntimeError) as error:  # as with a SOURCE_DATE_EPOCH that is no number
+            raise InvalidInput(f"cannot draw {str(target)!r}: {error}") from error
         place.write_bytes(drawn.getvalue())
 
     write_atomically(target, write_picture)

@@ -245,13 +245,18 @@ def as_plain(text: str) -> str:
     return _RAISED.sub(r"\1\2", _MATHS.sub(r"\1", text))
 
 
-# Okabe and Ito's palette, which stays apart for every common kind of colour blindness.
+# Okabe and Ito's palette, which stays apart for every common kind of colour blindness, and darker
+# colours for rules that are drawn less often.
 COLOURS = {
     "bayes": "#000000",
     "amp": "#D55E00",
     "cross-entropy": "#0072B2",
     "square": "#009E73",
     "max-margin": "#CC79A7",
+    "one-vs-rest": "#882255",
+    "lda": "#999933",
+    "class-means": "#56B4E9",
+    "sgd": "#8C510A",
     "unstable": "#7a7a7a",
     "metastable": "#7a7a7a",
     "informed": "#E69F00",
@@ -264,6 +269,7 @@ MARKERS_OF = {
     "cross-entropy": "square",
     "square": "triangle",
     "max-margin": "diamond",
+    "one-vs-rest": "cross",
 }
 DASHES: dict[str, Dash] = {
     "amp": "dash",
@@ -363,6 +369,22 @@ def dash_of(role: str, mixed: bool) -> Dash:
     return "solid"
 
 
+def tints(colour: str, count: int) -> list[str]:
+    """Return `count` tints of a colour, at most four: itself, lighter, darker, lightest."""
+    white = (255, 255, 255)
+    black = (0, 0, 0)
+    own = tuple(int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    darker = (white, 0.3) if own == black else (black, 0.45)  # nothing is darker than black
+    mixtures = (white, 0.5), darker, (white, 0.72)
+    return [colour, *(_mixed(own, *mixture) for mixture in mixtures)][:count]
+
+
+def _mixed(colour: tuple[int, ...], other: tuple[int, ...], share: float) -> str:
+    """Return a colour with this share of another one in it."""
+    parts = [round((1 - share) * a + share * b) for a, b in zip(colour, other, strict=True)]
+    return "#" + "".join(f"{part:02x}" for part in parts)
+
+
 def shades(count: int) -> list[str]:
     """Return `count` colours of one scale, dark to light, for values in order."""
     places = np.linspace(0, len(_SCALE) - 1, count)
@@ -383,5 +405,7 @@ def style() -> Iterator[None]:
     # fontTools warns about the dates of the fonts that it cuts down for a PDF; nobody needs them.
     logging.getLogger("fontTools").setLevel(logging.ERROR)
     sheet: Any = SHEET  # matplotlib's stubs name every key
-    with mpl.rc_context(sheet):
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(sheet)
         yield

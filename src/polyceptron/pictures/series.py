@@ -206,25 +206,25 @@ def shared_role(series: Sequence[Series]) -> str:
 
 
 def series_colours(series: Sequence[Series]) -> list[str]:
-    """Return the colour of each series: of its role, or of its family where there are several."""
+    """Return the colour of each series: of its role, or of its family where there are several.
+
+    Beside other estimators, the families of one estimator have tints of its colour.
+    """
     families = _families_of_estimators(series)
     roles_alone = [s.role for s in series if len(families[s.estimator]) == 1]
     # Branches are named too, so that they have the same colours here and on the page.
     named = pic.colours_of([*roles_alone, *families, *pic.DASHES])
-    taken = {named[role] for role in roles_alone}
-    reserved = {named[name] for name in (*roles_alone, *families)}
     of_family: dict[tuple[str, Family], str] = {}
     for estimator, members in families.items():
         if len(members) == 1:
             continue
         if len(members) > MOST_COLOURS_OF_ONE_ESTIMATOR:
             colours = dict(zip(_in_order(members), pic.shades(len(members)), strict=True))
-        else:
-            wanted = [*pic.CYCLE]
-            if len(families) > 1:  # else families have the same colours whoever the estimator is
-                others = [colour for colour in pic.CYCLE if colour not in reserved]
-                wanted = [named[estimator], *others, *pic.CYCLE]
-            colours = _free_colours(members, wanted, taken)
+        elif len(families) > 1:
+            tints = pic.tints(named[estimator], len(members))
+            colours = dict(zip(members, tints, strict=True))
+        else:  # families have the same colours whoever the estimator is
+            colours = dict(zip(members, pic.CYCLE, strict=False))
         for family, colour in colours.items():
             of_family[estimator, family] = colour
     return [of_family.get((s.estimator, s.family), named.get(s.role, "")) for s in series]
@@ -243,15 +243,3 @@ def _families_of_estimators(series: Sequence[Series]) -> dict[str, list[Family]]
 def _in_order(families: Sequence[Family]) -> list[Family]:
     """Return the families by the numbers in their words."""
     return sorted(families, key=lambda words: [*map(float, _NUMBER.findall(" ".join(words)))])
-
-
-def _free_colours(
-    families: Sequence[Family], wanted: Sequence[str], taken: set[str]
-) -> dict[Family, str]:
-    """Return the first wanted colour that is not taken for each family, and take it."""
-    colours = {}
-    for family in families:
-        free = [colour for colour in wanted if colour not in taken]
-        colours[family] = free[0] if free else pic.COLOURS["unstable"]
-        taken.add(colours[family])
-    return colours

@@ -130,15 +130,16 @@ class Teacher(_Rule):
     ----------
     n_classes : int
     prior : str, tuple, scipy distribution or Prior
-        Of the weights: the name of a registered prior, or a pair (values, probabilities).
+        Distribution of the weights: the name of a registered prior, or a pair (values,
+        probabilities).
     noise : str or Channel
-        Of the labels: a registered noise, such as 'gaussian:0.25' or 'flips:0.1'.
+        Noise of the labels: a registered name, such as 'gaussian:0.25' or 'flips:0.1'.
     features : str, array_like or Spectrum
         A registered spectrum, such as 'power:1.2:1000', the path of a CSV file, or eigenvalues.
     biases : sequence of float, optional
         b* (k,), added to the fields: y = argmax_l (W*ᵀx/√d + b*)_l. A common shift changes nothing.
     shares : sequence of float, optional
-        P(y = l) (k,), in place of the biases, which are then those that give these shares.
+        P(y = l) (k,), instead of the biases, which are then chosen to give these shares.
     gram : array_like, optional
         R (k, k), the covariance of the fields (and of the k weights of a feature), instead of the
         identity.
@@ -215,7 +216,7 @@ class Teacher(_Rule):
         if np.abs(T.T @ R @ T - np.eye(k - 1)).max() < ROUNDING:
             return None
         if self.features.hidden > 0:
-            raise InvalidInput("a gram needs features that hide nothing of the teacher")
+            raise InvalidInput("gram= needs features without a hidden share of the teacher")
         return pop.as_rows(R)
 
     def _biases_of_shares(self, R: Array, shares: Array) -> Array:
@@ -303,7 +304,7 @@ class Perceptron(_Rule):
     model: ClassVar[str] = "perceptron"
     takes: ClassVar[tuple[str, ...]] = ("prior", "noise", "features")
     common_shift: ClassVar[bool] = False
-    n_classes: ClassVar[int] = 2  # type: ignore[misc]
+    n_classes = 2
 
     def __post_init__(self) -> None:
         self.channel.guess(2)
@@ -343,12 +344,15 @@ def make_teacher(
 
     `unequal` are biases or shares, and gram; they tell the number of classes too.
     """
-    kinds: dict[str, Any] = {"argmax": Teacher, "perceptron": Perceptron}
+    kinds: dict[str, type[Teacher] | type[Perceptron]] = {
+        "argmax": Teacher,
+        "perceptron": Perceptron,
+    }
     if model not in kinds:
         raise InvalidInput(f"unknown model {model!r}: allowed are 'argmax' and 'perceptron'")
     given = {"prior": prior, "noise": noise, "features": features, **unequal}
     given = {name: value for name, value in given.items() if value is not None}
-    return kinds[model].of_columns(n_classes, **given)  # type: ignore[no-any-return]
+    return kinds[model].of_columns(n_classes, **given)
 
 
 def check_teacher(teacher: object) -> None:

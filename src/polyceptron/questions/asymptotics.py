@@ -1,30 +1,36 @@
 """How the error falls when data are plentiful: ε ≈ ε₀ + C α^(−p), ε₀ the floor of noisy labels.
 
-Two independent routes. The measured one solves the equations at geometrically spaced α, and takes
-the limits of the local exponents −Δln(ε − ε₀)/Δln α and of (ε − ε₀)α^p. Both are series in x,
+ε is the generalisation error (eq. generalization_ERM, generalization_Bayes) at n = αd samples; the
+paper shows its large-α behaviour in fig. ref_gauss2. Two routes lead to p and C. Where both give a
+number, the bar of the measured one reaches to the exact one; where they differ by several bars, the
+status says so.
 
-    x = α^(−1)      p = 1:   the angle θ of student and teacher, or its square, is ∝ 1/α
+Measured: solve the equations at six α, each four times the one before, and extrapolate the local
+exponents −Δln(ε − ε₀)/Δln α and (ε − ε₀)α^p to α → ∞ (`numerics/extrapolation.py`). Both are power
+series in x. With the angle θ = arccos(m/√q) of student and teacher,
+
+    x = α^(−1)      p = 1:   θ, or its square, is ∝ 1/α
     x = α^(−1/2)    p = 1/2: θ ∝ α^(−1/2), and three classes meet on a fraction θ of a boundary
-    x = α^(−1/3)    p = 2/3: so wide is the loss, 1/√q, against the student's fields
+    x = α^(−1/3)    p = 2/3: the loss varies over 1/√q of the student's fields, which is ∝ x
 
-(some of them absent at k = 2), so that limits are those of `numerics/extrapolation.py`.
+Exact: C in closed form where there is one; else, for p = 1 and without noise, C_k = (k−1) C₂. For
+only samples next to a boundary teach there, where two classes meet. With B_k the density of class
+boundaries (B₂ = 1), k classes behave as two at α₂ = αB_k/(k−1), and their error is B_k times that
+of two. At p = 1/2 all samples count and this does not hold.
 
-The exact one: a closed form where there is one, or, at p = 1 and without noise, two classes. Only
-samples next to a boundary teach there, where two classes meet, so that k classes behave as two at
-α₂ = αB_k/(k−1), with B_k the density of class boundaries (B₂ = 1), and the error is B_k times
-theirs: C_k = (k−1) C₂. At p = 1/2 all samples count and this does not hold. Where both routes give
-a number and these disagree, the status says so.
+Exponents without noise: Bayes 1, max-margin 1, square loss and class means 1/2. Cross-entropy at a
+fixed ridge λ has 2/3: about 1/√q of the samples teach, so that θ² ∝ 1/(α√q), and the norm √q grows
+as (α/λ)^(1/3), where the population's loss ∝ 1/√q and the ridge λq/α balance. The paper
+reads 1/2 from its figure; at larger α it is 2/3 (tests/unit/theory/test_asymptotics.py). At the
+best ridge, which falls as α⁻², √q grows as α and p is 1; the paper leaves this open.
 
-Exponents: Bayes 1, max-margin 1, optimally regularised cross-entropy 1 (its best ridge falls as
-α⁻²), cross-entropy at fixed λ 2/3 (the norm grows as (α/λ)^(1/3)), square loss and class means 1/2.
-
-With noise θ falls as α^(−1/2) for every smooth loss. Where the labels' law is smooth the excess is
-quadratic in θ: p = 1, as for Bayes. Flips leave a sharp boundary: the excess is linear in θ and
-p = 1/2, but 1 for Bayes, which finds it.
+With noise θ falls as α^(−1/2) for every smooth loss. Where the chance of a label is a smooth
+function of the fields, the excess ε − ε₀ is quadratic in θ: p = 1, as for Bayes. Flips leave a
+sharp boundary: the excess is linear in θ and p = 1/2, but 1 for Bayes, which finds the boundary.
 
 Unequal classes with smooth labels (mixtures, noisy teachers): ε₀ is the error of the risk's own
 minimiser, which may be above that of the best rule, and ε may rise to it: C has either sign. p = 1,
-and ε₀ follows from one more point, ε₀ = ε(Fα) − [ε(α) − ε(Fα)]/(F − 1).
+and ε₀ follows from one more point at Fα, ε₀ = ε(Fα) − [ε(α) − ε(Fα)]/(F − 1).
 """
 
 from __future__ import annotations
@@ -51,17 +57,24 @@ RATIO = 4.0  # between neighbouring α
 N_POINTS = 6
 FAR_RATIO = 100.0  # F: between the last α and one more, where the floor is not known
 LIMITS_OF_ALPHA_MAX = (100.0, 1e7)
-# Powers of 1/α in which corrections go, by the exponent p (see above), and where p is not known.
+# The power r of x = α^(−r), in which corrections go, by the exponent p; and where p is not known.
 CORRECTION_POWER = {1.0: 1.0, 1 / 2: 1 / 2, 2 / 3: 1 / 3}
 ANY_CORRECTION_POWER = (1.0, 1 / 2, 1 / 3)
 # Two numbers that should be one disagree beyond so many of their bars: none was off by more in
 # tests/unit/theory/test_tails.py::test_long_sequences_agree.
 DISAGREEMENT_IN_BARS = 2.0
-# Of the floor, which is the error at τ = 1e14, and of a difference of two errors of order 1.
+# Of the floor, which is the error at an angle of 1e-14, and of a difference of two errors near 1.
 FLOOR_ROUNDING = 1e-13
 # Of an error at its best ridge, relative: the search for it stops where the error is flat. Up to
 # 1e-9 is seen in tests/unit/theory/test_tails.py::test_the_search_for_a_ridge_is_counted.
 RIDGE_SEARCH_NOISE = 3e-9
+
+# Tolerance of ε relative to its excess over the floor: for k ≤ 3 panels of nodes converge fast.
+TOLERANCE_OF_EXCESS = 1e-7
+TOLERANCE_OF_EXCESS_OF_MANY_CLASSES = 2e-4
+# Tolerance of ε where classes are not alike, and the size of the excess is not known.
+TOLERANCE_OF_UNEQUAL_CLASSES = 1e-9
+TOLERANCE_OF_MANY_UNEQUAL_CLASSES = 1e-4
 
 # Beyond these the law of large α has not set in, see `_sets_in_later`. Of 150 random problems with
 # little noise all 13 tails that were wrong and said ok had a growth of 0.32 or more, or an angle of
@@ -72,7 +85,10 @@ LARGEST_GROWTH_OF_NORM = 0.25  # d ln q/d ln α
 
 @dataclass(frozen=True, repr=False)
 class Asymptotics(ShortDisplay):
-    """ε ≈ floor + C α^(−p), measured up to `alpha[-1]`, with exact values where they are known."""
+    """ε ≈ floor + C α^(−p), measured up to `alpha[-1]`, with exact values where they are known.
+
+    Arrays have an entry for each of the six α; every `uncertainty` is an error bar.
+    """
 
     exponent: float
     exponent_uncertainty: float
@@ -84,7 +100,7 @@ class Asymptotics(ShortDisplay):
     generalisation_error: Array
     uncertainty: Array
     ridge: Array
-    local_exponent: Array  # between neighbours, one fewer; NaN before a curve crosses its floor
+    local_exponent: Array  # between neighbours, (5,); NaN before a curve crosses its floor
     status: Status
     floor: float = 0.0  # ε₀: on noisy labels that of the teacher itself, where classes are alike
     floor_uncertainty: float = 0.0
@@ -125,12 +141,45 @@ class _Number(NamedTuple):
     uncertainty: float
 
 
+class _Pair(NamedTuple):
+    """A measured number and the exact one, where there is one."""
+
+    name: str
+    measured: _Number
+    exact: _Number | None
+
+    @property
+    def apart(self) -> float:
+        """By how much they differ, 0 without an exact number."""
+        if self.exact is None:
+            return 0.0
+        return abs(self.measured.value - self.exact.value)
+
+    @property
+    def disagrees(self) -> bool:
+        """Whether they differ by more than a few bars: one of the two is no number of this tail."""
+        bar = self.measured.uncertainty
+        if self.exact is not None:
+            bar += self.exact.uncertainty
+        return self.apart > DISAGREEMENT_IN_BARS * bar
+
+    @property
+    def uncertainty(self) -> float:
+        """The bar of the measured number: it reaches to an exact number that agrees with it."""
+        if self.disagrees:
+            return self.measured.uncertainty
+        return max(self.measured.uncertainty, self.apart)
+
+
 class _Excess(NamedTuple):
-    """|ε − ε₀| and its relative uncertainty (n,) at each α (n,), and the sign of ε − ε₀ at last."""
+    """|ε − ε₀| and its relative uncertainty (n,) at each α (n,), and the sign of ε − ε₀ there.
+
+    Fewer α than were solved, where the curve crosses its floor on the way.
+    """
 
     alpha: Array
     size: Array
-    relative: Array
+    relative_uncertainty: Array
     sign: float
 
 
@@ -142,12 +191,12 @@ def asymptotics(
     Parameters
     ----------
     teacher : Teacher, Perceptron or Mixture
-        Where classes are not alike, a mixture or one with smooth noise.
+        With unequal classes, a mixture or a teacher with smooth noise.
     estimator : Estimator or str
         An estimator or its name.
     alpha_max : float, optional
         By default 1e6 for two and three classes, and 1e4 above or with smooth noise; 400 for three
-        and more classes that are not alike.
+        and more unequal classes.
 
     Returns
     -------
@@ -164,21 +213,9 @@ def asymptotics(
     student = student_of(estimator)
     _check_has_tail(teacher, student)
     known = _known_decay(teacher, student)
-    floor_is_known = student.spec.sees_equal_classes(teacher) and (
-        known is None or known.consistent
-    )
-    last = _check_alpha_max(alpha_max, teacher, student)
-    alpha = last * RATIO ** np.arange(1.0 - N_POINTS, 1.0)
-    if floor_is_known:
-        points = _solved_points(teacher, student, alpha, known)
-        floor = _Number(error_floor(teacher.channel, teacher.n_classes), 0.0)
-        if floor.value > 0:
-            floor = floor._replace(uncertainty=teacher.channel.accuracy + FLOOR_ROUNDING)
-    else:
-        further = _solved_points(teacher, student, np.append(alpha, FAR_RATIO * last), known)
-        floor = _extrapolated_floor(further)
-        points = further.without_last()
-    excess = _excess_over(floor, points, floor_is_known)
+    alpha = _check_alpha_max(alpha_max, teacher, student) * RATIO ** np.arange(1.0 - N_POINTS, 1.0)
+    points, floor = _points_and_floor(teacher, student, alpha, known)
+    excess = _excess_over(floor, points, _floor_is_known(teacher, student, known))
     powers = _correction_powers(known)
     local = _local_exponents(excess)
     exponent = _exponent(excess, local, powers)
@@ -188,14 +225,20 @@ def asymptotics(
         constant = _constant(excess, _Number(known.exponent, 0.0), powers)
     exact = _exact_constant(teacher, student, known)
     early = ""
-    if student.spec.sees_equal_classes(teacher) and known is not None:
+    if student.spec.sees_equal_classes(teacher) and known is not None:  # else there is no m and q
         early = _sets_in_later(teacher, student, points, known)
-    status, reason = _verdict(points, early, known, exponent, constant, exact)
+    exact_exponent = None if known is None else _Number(known.exponent, 0.0)
+    measured_exponent = _Number(exponent.value, exponent.uncertainty)
+    pairs = [
+        _Pair("exponent", measured_exponent, exact_exponent),
+        _Pair("constant", constant, exact),
+    ]
+    status, reason = _verdict(points, early, pairs)
     return Asymptotics(
         exponent=exponent.value,
-        exponent_uncertainty=exponent.uncertainty,
+        exponent_uncertainty=pairs[0].uncertainty,
         constant=constant.value,
-        constant_uncertainty=constant.uncertainty,
+        constant_uncertainty=pairs[1].uncertainty,
         exact_exponent=None if known is None else known.exponent,
         exact_constant=None if exact is None else exact.value,
         alpha=points.alpha,
@@ -211,8 +254,13 @@ def asymptotics(
 
 
 def _check_has_tail(teacher: AnyTeacher, student: Student) -> None:
-    """Refuse a student that ends at a finite α, and a tail whose law is not known."""
-    channel = teacher.label_channel
+    """Refuse a student that ends at a finite α, and a tail whose law is not known.
+
+    `sees_equal_classes` is True where all classes are alike to the student. Else p = 1 is known for
+    smooth labels (`width` 0 means that they jump at the boundary), and for students of a posterior,
+    which are those whose equations may have several solutions (`branches`).
+    """
+    channel = teacher.label_channel  # None: a mixture, whose labels no fields of a teacher decide
     sharp = channel is not None and channel.width(0.0) == 0
     if sharp and not (student.spec.sees_equal_classes(teacher) or student.spec.branches):
         raise InvalidInput(
@@ -228,10 +276,23 @@ def _check_has_tail(teacher: AnyTeacher, student: Student) -> None:
 
 
 def _known_decay(teacher: AnyTeacher, student: Student) -> Decay | None:
-    """Return what is known by hand of the tail; unequal classes have smooth labels, so p = 1."""
+    """Return p and C as far as they are known by hand; None if not even p is.
+
+    Classes that are not alike have p = 1, see `_check_has_tail`.
+    """
     if student.spec.sees_equal_classes(teacher):
         return student.spec.decay(teacher)
     return Decay(1.0)
+
+
+def _floor_is_known(teacher: AnyTeacher, student: Student, known: Decay | None) -> bool:
+    """Return whether ε₀ is the error of the teacher itself, which the student tends to.
+
+    An estimator that is not `consistent` tends to a rule of its own, with an error above this.
+    """
+    if not student.spec.sees_equal_classes(teacher):
+        return False
+    return known is None or known.consistent
 
 
 def _correction_powers(known: Decay | None) -> tuple[float, ...]:
@@ -250,8 +311,22 @@ def _check_alpha_max(alpha_max: float | None, teacher: AnyTeacher, student: Stud
         sharp = teacher.channel.width(0.0) == 0
         return 1e6 if teacher.n_classes <= 3 and sharp else 1e4
     if not low <= alpha_max <= high:
-        raise InvalidInput(f"alpha_max must be between 100 and 1e7, got {alpha_max!r}")
+        raise InvalidInput(f"alpha_max must be from {low:g} to {high:g}, got {alpha_max!r}")
     return float(alpha_max)
+
+
+def _points_and_floor(
+    teacher: AnyTeacher, student: Student, alpha: Array, known: Decay | None
+) -> tuple[_Points, _Number]:
+    """Return the points at α (n,), and ε₀: known, or from one more point far beyond."""
+    if _floor_is_known(teacher, student, known):
+        floor = _Number(error_floor(teacher.channel, teacher.n_classes), 0.0)
+        if floor.value > 0:
+            floor = floor._replace(uncertainty=teacher.channel.accuracy + FLOOR_ROUNDING)
+        return _solved_points(teacher, student, alpha, known), floor
+    further = np.append(alpha, FAR_RATIO * alpha[-1])
+    points = _solved_points(teacher, student, further, known)
+    return points.without_last(), _extrapolated_floor(points)
 
 
 def _solved_points(
@@ -265,9 +340,9 @@ def _solved_points(
         if student.spec.sees_equal_classes(teacher):
             # The constants of all these laws lie within a factor of ten of k − 1.
             excess = 0.3 * (teacher.n_classes - 1) * value**-exponent
-            tol = excess * (1e-7 if few else 2e-4)
+            tol = excess * (TOLERANCE_OF_EXCESS if few else TOLERANCE_OF_EXCESS_OF_MANY_CLASSES)
         else:
-            tol = 1e-9 if few else 1e-4
+            tol = TOLERANCE_OF_UNEQUAL_CLASSES if few else TOLERANCE_OF_MANY_UNEQUAL_CLASSES
         (row,) = student.rows(teacher, [value], tol=tol)
         if not math.isfinite(row.get("generalisation_error", math.nan)):
             raise ComputationFailed(f"no error at alpha {value:g}: {row['status']}")
@@ -279,7 +354,7 @@ def _solved_points(
 
     error = column("generalisation_error")
     uncertainty = column("uncertainty")
-    if student.spec.columns.get("ridge") == "optimal":
+    if student.spec.columns.get("ridge") == "optimal":  # each row then has the ridge found for it
         uncertainty = uncertainty + RIDGE_SEARCH_NOISE * error
     converged = all(row["status"] != Status.NOT_CONVERGED for row in rows)
     return _Points(alpha, error, uncertainty, column("ridge"), column("m"), column("q"), converged)
@@ -295,21 +370,25 @@ def _extrapolated_floor(points: _Points) -> _Number:
         return float(far - (points.error[i] - far) / (ratio - 1))
 
     floor = through(-2)
-    left_by_square = abs(floor - through(-3))  # three times what 1/α² leaves
+    # A term D/α² moves the floor through point i by −D/(Aα_i), with A the last α. For neighbours at
+    # α and α/4 the two differ by three times the error of the first, which is a bar.
+    left_by_square = abs(floor - through(-3))
     noise = points.uncertainty[-1] + points.uncertainty[-2:].sum() / (FAR_RATIO - 1)
     return _Number(floor, float(noise) + left_by_square)
 
 
 def _excess_over(floor: _Number, points: _Points, floor_is_known: bool) -> _Excess:
-    """|ε − ε₀| at each α; an error where the last three cannot be told from 0."""
+    """|ε − ε₀| at each α; an error where the last three cannot be told from 0.
+
+    No student is better than a known floor, ε₀ is then approached from above.
+    """
     excess = points.error - floor.value
     sign = 1.0
-    smallest = 0.0
     if not floor_is_known:
         sign = math.copysign(1.0, excess[-1])
-        smallest = floor.uncertainty
     size = sign * excess
-    if not (size[-3:] > smallest).all():
+    uncertainty = points.uncertainty + floor.uncertainty
+    if not (size > uncertainty)[-3:].all():
         raise ComputationFailed(
             f"the excess over the floor of {floor.value:.6g} is below what the error is known to "
             f"at alpha {points.alpha[-1]:g}: ask for a smaller alpha_max"
@@ -318,8 +397,7 @@ def _excess_over(floor: _Number, points: _Points, floor_is_known: bool) -> _Exce
     first = 0
     if (size <= 0).any():
         first = int(np.nonzero(size <= 0)[0][-1]) + 1
-    relative = (points.uncertainty + floor.uncertainty)[first:] / size[first:]
-    return _Excess(points.alpha[first:], size[first:], relative, sign)
+    return _Excess(points.alpha[first:], size[first:], (uncertainty / size)[first:], sign)
 
 
 def _local_exponents(excess: _Excess) -> Array:
@@ -328,16 +406,20 @@ def _local_exponents(excess: _Excess) -> Array:
 
 
 def _exponent(excess: _Excess, local: Array, powers: tuple[float, ...]) -> ExtrapolatedLimit:
-    """p, the limit of local exponents (n − 1,)."""
-    noise = (excess.relative[1:] + excess.relative[:-1]) / math.log(RATIO)
+    """p, the limit of local exponents (n − 1,).
+
+    The bar of a local exponent is that of a difference of two logarithms.
+    """
+    noise = (excess.relative_uncertainty[1:] + excess.relative_uncertainty[:-1]) / math.log(RATIO)
     return _limit(excess.alpha[1:], local, noise, powers)
 
 
 def _constant(excess: _Excess, exponent: _Number, powers: tuple[float, ...]) -> _Number:
     """C, the limit of (ε − ε₀)α^p, with what the uncertainty of p adds."""
     scaled = excess.size * excess.alpha**exponent.value
-    limit = _limit(excess.alpha, scaled, excess.relative * scaled, powers)
-    slope = abs(float(limit.weights @ (scaled * np.log(excess.alpha))))  # dC/dp
+    limit = _limit(excess.alpha, scaled, excess.relative_uncertainty * scaled, powers)
+    # |dC/dp|: C = Σ_i weight_i size_i α_i^p is linear in the scaled sizes.
+    slope = abs(float(limit.weights @ (scaled * np.log(excess.alpha))))
     spread = limit.uncertainty + slope * exponent.uncertainty
     return _Number(excess.sign * limit.value, spread)
 
@@ -345,7 +427,10 @@ def _constant(excess: _Excess, exponent: _Number, powers: tuple[float, ...]) -> 
 def _limit(
     alpha: Array, values: Array, noise: Array, powers: tuple[float, ...]
 ) -> ExtrapolatedLimit:
-    """The limit α → ∞ in each of these powers of 1/α: the best, and how far others are from it."""
+    """The limit α → ∞ by the power of 1/α with the smallest bar.
+
+    How far the limits by other powers are from it enters its bar, as its error of truncation.
+    """
     limits = [limit_at_zero(alpha**-power, values, noise) for power in powers]
     best = min(limits, key=lambda limit: limit.uncertainty)
     apart = max(abs(other.value - best.value) for other in limits)
@@ -366,13 +451,16 @@ def _exact_constant(teacher: AnyTeacher, student: Student, known: Decay | None) 
     if known.exponent != 1 or not teacher.channel.noiseless or k == 2:
         return None
     two = asymptotics(Teacher(2, teacher.prior), student.spec)
+    if two.status != Status.OK:
+        return None
     return _Number((k - 1) * two.constant, (k - 1) * two.constant_uncertainty)
 
 
 def _sets_in_later(teacher: AnyTeacher, student: Student, points: _Points, known: Decay) -> str:
     """Why the law is not that of larger α yet, as a sentence; nothing if it may be.
 
-    Little noise is not felt before the angle of student and teacher is below its width in fields.
+    The points have m and q, the teacher having the norm 1. Little noise is not felt before the
+    angle of student and teacher, arccos(m/√q), is below its width in fields.
     Where a loss has its least risk at a finite norm (noise, or p = 1/2), that norm is reached late
     if the noise is little or the ridge large; on the way the error falls by other laws, and
     extrapolations of these may agree with each other.
@@ -388,6 +476,7 @@ def _sets_in_later(teacher: AnyTeacher, student: Student, points: _Points, known
                 f"width {width:.2g} of the noise: {cure}"
             )
     finite_norm = known.exponent == 1 / 2 or not teacher.channel.noiseless
+    # `explicit`: weights in closed form (class means, discriminants), whose norm is there at once.
     if finite_norm and not student.spec.explicit:
         growth = math.log(points.q[-1] / points.q[-2]) / math.log(RATIO)
         if abs(growth) > LARGEST_GROWTH_OF_NORM:
@@ -395,32 +484,18 @@ def _sets_in_later(teacher: AnyTeacher, student: Student, points: _Points, known
     return ""
 
 
-def _verdict(
-    points: _Points,
-    early: str,
-    known: Decay | None,
-    exponent: ExtrapolatedLimit,
-    constant: _Number,
-    exact: _Number | None,
-) -> tuple[Status, str]:
+def _verdict(points: _Points, early: str, pairs: list[_Pair]) -> tuple[Status, str]:
     """The status of a tail, and a sentence where it is not ok."""
     if not points.converged:
         return Status.NOT_CONVERGED, "a point of the curve did not converge"
     if early:
         return Status.NOT_CONVERGED, early
-    pairs = []
-    if known is not None:
-        measured = _Number(exponent.value, exponent.uncertainty)
-        pairs.append(("exponent", measured, _Number(known.exponent, 0.0)))
-    if exact is not None:
-        pairs.append(("constant", constant, exact))
-    for name, measured, expected in pairs:
-        apart = abs(measured.value - expected.value)
-        bar = measured.uncertainty + expected.uncertainty
-        if apart > DISAGREEMENT_IN_BARS * bar:
+    for pair in pairs:
+        if pair.disagrees:
+            assert pair.exact is not None  # else there is nothing to disagree with
             return Status.INCONSISTENT, (
-                f"the measured {name}, {measured.value:.6g} ± {measured.uncertainty:.1e}, is not "
-                f"the exact one, {expected.value:.6g}: the law may set in beyond alpha = "
-                f"{points.alpha[-1]:g}"
+                f"the measured {pair.name}, {pair.measured.value:.6g} ± "
+                f"{pair.measured.uncertainty:.1e}, is not the exact one, {pair.exact.value:.6g}: "
+                f"the law may set in beyond alpha = {points.alpha[-1]:g}"
             )
     return Status.OK, ""

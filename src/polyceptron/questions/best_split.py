@@ -47,6 +47,7 @@ class BestSplit(ShortDisplay):
     size_without_calibration: float  # of all samples learned from and a threshold that is known
 
 
+@np.errstate(under="ignore")  # Densities far out are 0.
 def best_split(
     population: Population,
     student: Estimator | Loss | str,
@@ -65,7 +66,7 @@ def best_split(
     n_samples, dimension : int
         n and d; the theory is that of large d.
     coverage : float
-        Share of samples whose label is to be in the set.
+        Share of samples whose label must be in the set.
     score : 'probability' or 'adaptive'
 
     Returns

@@ -87,6 +87,7 @@ class _Scores:
     bins: Bins
 
 
+@np.errstate(under="ignore")  # Chances of classes far behind are 0.
 def calibration(teacher: Any, estimator: Any, alpha: float, n_bins: int = N_BINS) -> Calibration:
     """Return test loss, Brier score, reliability and best temperature at n = αd, d → ∞.
 
@@ -94,8 +95,8 @@ def calibration(teacher: Any, estimator: Any, alpha: float, n_bins: int = N_BINS
     ----------
     teacher : Teacher, Perceptron or Mixture
     estimator : BayesOptimal or ERM
-        Where its loss stands for no probabilities they are those of a softmax of the fields at the
-        best temperature.
+        If its loss models no probabilities, they are those of a softmax of the fields at the best
+        temperature.
     alpha : float
         n/d.
     n_bins : int
@@ -108,7 +109,8 @@ def calibration(teacher: Any, estimator: Any, alpha: float, n_bins: int = N_BINS
     Examples
     --------
     >>> from polyceptron.problem import ERM, Teacher
-    >>> found = calibration(Teacher(2, noise="softmax:2"), ERM("cross-entropy", 1e-3), 5.0)
+    >>> teacher = Teacher(2, noise="softmax:2")
+    >>> found = calibration(teacher, ERM("cross-entropy", 1e-3), 5.0)
     >>> found.temperature > 1  # hardly any ridge: overconfident
     True
     """

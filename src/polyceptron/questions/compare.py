@@ -97,7 +97,7 @@ def compare(
     ----------
     teacher : Teacher or another population
     estimators : Estimator, its name, or a list of them
-        By default each that is registered. Message passing stands beside the branch it reaches.
+        By default those of the paper. Message passing is compared with the branch that it reaches.
     alpha : float or array_like
         n/d.
     dimension : int

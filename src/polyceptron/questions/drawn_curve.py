@@ -93,7 +93,8 @@ def drawn_parts(
     low, high = check_alphas([low, high])
     if not low < high or (log and low == 0):
         raise InvalidInput(
-            f"a curve goes upwards, on a logarithmic axis from above 0: {low}, {high}"
+            "the range of a curve must go upwards, and on a logarithmic axis start above 0; got "
+            f"{low} to {high}"
         )
     student = student_of(estimator)
     n_even = min(first, most)

@@ -71,9 +71,10 @@ NO_THEORY = "no theory"
 class Plan(ShortDisplay):
     """The sample ratio that reaches an error, its uncertainty, and the row at that α.
 
-    `at_jump`: the target lies inside a jump of the error, and α is just above it. For the
-    Bayes-optimal estimator α is what is possible, `algorithm` what message passing can follow. One
-    that never reaches the error, or has no theory here, has α = ∞ and says so in its status.
+    For the Bayes-optimal estimator α is where the error becomes possible, and `algorithm` is the
+    plan of message passing. If the error jumps past the target, `at_jump` is True and α is just
+    above the jump. An estimator that never reaches the error, or has no theory here, has α = ∞; the
+    status of its row says which.
     """
 
     alpha: float
@@ -124,12 +125,12 @@ def plan(
     teacher : Teacher, Perceptron or Mixture
     error : float
     estimator : Estimator, its name, or a list of them
-        By default each that is registered. A student that is an object keeps its own ridge.
+        By default those of the paper. An estimator that is an object keeps its own ridge.
     dimension : int, optional
         With it the answer has `n_samples` too.
     ridge : float or 'optimal'
-        The ridge of students that are named, or compared by default: one that errs more with a
-        ridge of no meaning would not be compared fairly. By default the best one at each α.
+        The ridge of estimators that are given by name, or compared by default. By default it is
+        'optimal', the best one at each α, so that no estimator loses by an unlucky ridge.
 
     Returns
     -------

@@ -150,7 +150,8 @@ def predicted_curve(
     >>> from sklearn.datasets import load_wine
     >>> from polyceptron import ERMClassifier
     >>> X, y = load_wine(return_X_y=True)
-    >>> curve = predicted_curve(ERMClassifier("square", ridge=1.0), X, y, train_sizes=[0.5, 1.0])
+    >>> model = ERMClassifier("square", ridge=1.0)
+    >>> curve = predicted_curve(model, X, y, train_sizes=[0.5, 1.0])
     >>> sorted(set(curve.frame["source"])), list(curve.outlook["times"])
     (['measured', 'theory'], [2, 10])
     """

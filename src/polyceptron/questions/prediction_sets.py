@@ -149,6 +149,7 @@ class CalibratedSets(NamedTuple):
     size_spread: float
 
 
+@np.errstate(under="ignore")  # Densities far out are 0.
 def prediction_sets(
     population: Population,
     student: Estimator | Loss | str,

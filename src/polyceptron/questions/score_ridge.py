@@ -42,9 +42,8 @@ def ridge_for(teacher: AnyTeacher, estimator: Any, alpha: float, target: str) ->
     probabilities = spec.probabilities(teacher, ScalarOrder(1.0, 1.0, 1.0))
     if probabilities is None:
         raise InvalidInput(
-            f"the loss {spec.name!r} stands for no probabilities, and through a softmax of the "
-            f"best temperature the ridge of least error is best for them too: ask for target "
-            f"'error'"
+            f"the loss {spec.name!r} models no probabilities; with a softmax at the best "
+            "temperature the ridge of least error is the best one for them too: use target 'error'"
         )
     objective = _ScoreOfRidge(teacher, spec, alpha, target, probabilities)
     largest = 1e8 * max(1.0, alpha)  # above it weights are proportional to class means

@@ -108,7 +108,7 @@ def twin_point(
     Parameters
     ----------
     mixture : Mixture
-        With its means as vectors, which fix the dimension.
+        A mixture whose means are vectors, which fix the dimension.
     estimator : ERM, Loss or str
     n_samples : int
     way : {'auto', 'equations', 'draws'}
@@ -344,12 +344,14 @@ def twin_report(
     models: Sequence[str] = MODELS,
     draws: int = 5,
     random_state: int = 0,
+    cv: Any = 5,
     progress: Callable[[str], None] = lambda text: None,
 ) -> TwinReport:
     """Find which Gaussian model describes data, by their learning curve and those of twins.
 
-    Measured by five folds on features that each fit standardises; twins have the moments of all
-    samples, standardised, and are fitted as the data are, to as many samples drawn from them.
+    The learning curve of the data is measured by cross-validation, and each fit standardises the
+    features. Twins have the moments of all standardised samples; the same classifier is fitted to
+    as many samples drawn from them.
 
     Parameters
     ----------
@@ -366,6 +368,8 @@ def twin_report(
         Twins at each size.
     random_state : int
         The seed of folds and draws.
+    cv : int or splitter
+        Folds by which the data's curve is measured, as in `predicted_curve`.
     progress : callable
         It is called with a text that says what is being done.
 
@@ -376,7 +380,8 @@ def twin_report(
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> found = twin_report(*load_iris(return_X_y=True), train_sizes=[0.5, 1.0], models=["own"])
+    >>> X, y = load_iris(return_X_y=True)
+    >>> found = twin_report(X, y, train_sizes=[0.5, 1.0], models=["own"])
     >>> list(found.frame["model"])
     ['measured', 'measured', 'own', 'own']
     """
@@ -401,7 +406,8 @@ def twin_report(
         X,
         index,
         train_sizes,
-        random_state=random_state,
+        cv,
+        random_state,
         chances=_has_probabilities(spec, k),
         progress=progress,
     )
@@ -469,7 +475,7 @@ def _describes(nearest: pd.Series[Any]) -> bool:
 
 
 def _sentence(off: pd.DataFrame, describes: bool) -> str:
-    """Say which model describes the data, and by how much each is off at worst."""
+    """Say which model describes the data, and how far each deviates from them."""
     models = []
     for row in off.to_dict("records"):
         worst = math.expm1(row["error_largest"])
@@ -480,10 +486,10 @@ def _sentence(off: pd.DataFrame, describes: bool) -> str:
         models.append(f"{_NAMES[row['model']][1]} ({facts})")
     ranking = ", then ".join(models)
     if describes:
-        return f"Nearest to the measured error at its worst is {ranking}."
+        return f"Ranked by the largest deviation from the measured error: {ranking}."
     return (
-        "No Gaussian model describes these data. Nearest to the measured error at its worst is "
-        f"{ranking}."
+        "No Gaussian model describes these data. Ranked by the largest deviation from the "
+        f"measured error: {ranking}."
     )
 
 

@@ -28,7 +28,7 @@ from polyceptron.problem.penalties import Penalty, Ridge
 from polyceptron.problem.populations import AnyTeacher
 from polyceptron.problem.priors import WeightsRow
 from polyceptron.problem.spectrum import Spectrum
-from polyceptron.sides.fields.integrand import FEW, Averages, Averaging, FieldsStudent, Rule
+from polyceptron.sides.fields.integrand import FEW, Averages, Averaging, FieldsRule, FieldsStudent
 from polyceptron.sides.fields.points import Points
 from polyceptron.sides.fields.sums import Sums
 from polyceptron.sides.generalisation import margin_exceeds
@@ -47,7 +47,7 @@ class FieldsSide:
     ----------
     channel : Channel
         Draws the labels.
-    student : Loss or BayesStudent
+    student : Loss or PosteriorScore
     n_classes : int
     alpha : float
         n/d.
@@ -62,7 +62,7 @@ class FieldsSide:
     by_points: bool = False
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> FieldsRule:
         """The rule that places nodes: by the number of classes, above three by the student."""
         if self.n_classes in FEW:
             return FEW[self.n_classes]

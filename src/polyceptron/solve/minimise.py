@@ -12,92 +12,52 @@ The search works in x = ln λ, in four steps:
 4. *Check* the result against a neighbour on each side. The parabola through the three values says
    what could still be gained: if this is more than a share of the tolerance, go to its vertex.
 
-`Minimum.left_open` bounds what a further search could gain, and belongs in the error bar of the
-value. `Minimum.place` says whether the minimum lies inside, in a limit, or whether the search ended
-at an edge beyond which the function could not be computed or was still falling.
+Steps 1 and 2 are in `widen.py`, the record of all trials in `trials.py`. `Minimum.left_open` bounds
+what a further search could gain, and belongs in the error bar of the value. `Minimum.place` says
+whether the minimum lies inside, in a limit, or whether the search ended at an edge beyond which the
+function could not be computed or was still falling: there `left_open` is no bound.
 
-The function may have several valleys: those that the trials show are compared. Beyond the points
-where it has risen clearly it is assumed to have none, unless the caller asks for a `scan`.
+It serves the best ridge of eq. optimization_ERM and other parameters of an estimator.
+
+The function may have several valleys: the four deepest that the trials show are compared. Beyond
+the points where it has risen clearly it is assumed to have none, unless the caller asks for a
+`scan`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 from scipy.optimize import brentq
 
-# Distances in ln λ.
-FIRST_STEP = 1.0
-LONGEST_STEP = 2.0  # valleys of hinges with few data are hardly wider
-NARROW = 1.2  # a bracket within which a parabola approximates the function
-# Neighbours of the check are not closer than the first, and not further than the second: closer
-# ones differ by rounding alone, and further away a parabola is a poor approximation.
-SHORTEST_CHECK = 2e-3
-LONGEST_CHECK = 0.3
-RESOLUTION = 1e-4  # of the answer: so small an error of ln λ costs nothing
+from polyceptron.solve.trials import (
+    CONSTANT_SHARE,
+    FIRST_STEP,
+    GAIN_SHARE,
+    LONGEST_CHECK,
+    MAX_TRIALS_OF_A_STEP,
+    RESOLUTION,
+    RISE_SHARE,
+    SHORTEST_CHECK,
+    Minimum,
+    Objective,
+    Place,
+    Trial,
+)
+from polyceptron.solve.widen import Widening
 
-# Shares of the tolerance on the function.
-CONSTANT_SHARE = 0.03  # a change that counts as none
-GAIN_SHARE = 0.1  # a possible gain for which the search goes on
-RISE_SHARE = 10.0  # a rise that counts as clear: of the ends of a valley, and of neighbours
+__all__ = ["Minimum", "Objective", "Place", "Trial", "check_minimum", "minimise"]
 
+NARROW = 1.2  # in ln λ: a bracket within which a parabola approximates the function
+# Narrowing shortens a long side of a bracket by this much of ln λ at once, not by a half of it: two
+# longest steps of widening.
+LONGEST_SHORTENING = 4.0
+LARGEST_RESOLUTION = 0.2  # of a root of the slope, in ln λ: the check corrects the rest
+MAX_RIVALS = 3  # other valleys that are looked into, the deepest first
 MAX_STEPS_OF_A_CHECK = 14  # each goes to the vertex of a parabola, or shortens the step
-MAX_TRIALS_OF_A_STEP = 40  # of a loop that narrows or fills a bracket; each halves a part of it
-
-
-class Place(StrEnum):
-    """Where a minimum lies."""
-
-    INSIDE = "inside"
-    ZERO = "zero"  # the limit λ → 0
-    INFINITY = "infinity"  # the limit λ → ∞: the value at a finite λ differs by `left_open` at most
-    EDGE = "edge"  # of what could be computed: beyond it the function may be lower
-
-
-@dataclass(frozen=True)
-class Trial:
-    """The function at one λ; the value is inf where it could not be computed.
-
-    `slope` is d value/d ln λ, NaN where it is not known. `answer` is whatever the caller wants to
-    find again at the minimum, such as the solution at this λ.
-    """
-
-    value: float
-    slope: float = math.nan
-    answer: Any = None
-
-
-@dataclass(frozen=True)
-class Minimum:
-    """The least value found, and what is known of its neighbourhood.
-
-    Attributes
-    ----------
-    parameter : float
-        λ, which is 0.0 in the limit λ → 0.
-    trial : Trial
-        The function there.
-    left_open : float
-        A further search could lower the value by this much at most.
-    width : float
-        ln λ may be off by this much; 0 in a limit.
-    place : Place
-    """
-
-    parameter: float
-    trial: Trial
-    left_open: float
-    width: float
-    place: Place
-
-
-Objective = Callable[[float], Trial]
 
 
 def minimise(
@@ -124,7 +84,8 @@ def minimise(
         Tolerance relative to the least value, for functions that are positive and may be small: the
         search goes on until both are met.
     range_ : (float, float)
-        The smallest and the largest λ that are tried.
+        The smallest and the largest λ that are tried. The check of a minimum next to an end looks
+        up to `LONGEST_CHECK` of ln λ beyond it.
     limit_at_zero : bool
         Whether the objective takes λ = 0 and returns its limit.
     scan : tuple of float
@@ -207,14 +168,14 @@ def _power_of_decay(ratio: float, width_before: float, width: float) -> float | 
     float or None
         None where the falls do not shrink, so that no limit is in sight.
     """
-    largest_power = 30.0  # e^(−p·width) is rounding then
+    largest_power = 30.0  # e^(−p·width) is rounding then: nothing is left beyond
 
     def excess(power: float) -> float:
         """Return ln of the ratio that a power would give, less that of the ratio seen."""
         growth = math.expm1(power * width_before) / math.expm1(power * width)
         return math.log(growth) + power * width - math.log(ratio)
 
-    smallest_power = 1e-6
+    smallest_power = 1e-6  # falls by a power this small do not shrink over any range
     if not math.isfinite(ratio) or ratio <= 0 or excess(smallest_power) >= 0:
         return None
     if excess(largest_power) <= 0:
@@ -222,207 +183,22 @@ def _power_of_decay(ratio: float, width_before: float, width: float) -> float | 
     return float(brentq(excess, smallest_power, largest_power))
 
 
-@dataclass
-class _Search:
-    """The trials made so far by x = ln λ, where x = −∞ is the limit λ → 0."""
+class _Beyond(NamedTuple):
+    """What may lie beyond the last trial: a further fall, and whether it ends in a limit."""
 
-    objective: Objective
-    absolute_tol: float
-    lowest: float
-    highest: float
-    limit_at_zero: bool
-    start: float
-    relative_tol: float = math.inf
-    trials: dict[float, Trial] = field(default_factory=dict)
+    fall: float
+    limit_in_sight: bool
 
-    @property
-    def tol(self) -> float:
-        """The smaller of both tolerances, given the least value so far."""
-        least = self.least()
-        if math.isinf(self.relative_tol) or not 0 < least < math.inf:
-            return self.absolute_tol
-        return min(self.absolute_tol, self.relative_tol * least)
 
-    def at(self, x: float) -> Trial:
-        """Return the trial at x, which is made once."""
-        if x not in self.trials:
-            self.trials[x] = self.objective(math.exp(x))
-        return self.trials[x]
-
-    def trials_with_values(self) -> list[float]:
-        """Return the x of all trials that could be computed, in rising order."""
-        return sorted(x for x, trial in self.trials.items() if math.isfinite(trial.value))
-
-    def best(self) -> float:
-        """Return the x of the least value, the nearest to the start of those that are equal."""
-        least = self.least()
-        rounding = 64 * np.finfo(float).eps * abs(least)
-        equal = [x for x in self.trials_with_values() if self.trials[x].value <= least + rounding]
-        return min(equal, key=lambda x: abs(x - self.start))
-
-    def least(self) -> float:
-        """Return the least value, inf without any."""
-        return min((trial.value for trial in self.trials.values()), default=math.inf)
-
-    # Step 1 and 2: widening, and limits.
-
-    def widen(self) -> None:
-        """Make trials on both sides of the start, until both ends of the valley are seen."""
-        # Where the function cannot be computed at the start, begin at a larger λ. The objective may
-        # succeed there later, once it can start from a solution near by: forget those failures.
-        x = self.start
-        while not math.isfinite(self.at(x).value) and x < self.highest:
-            x = min(x + 2 * FIRST_STEP, self.highest)
-        if not self.trials_with_values():
-            return
-        self.trials = {x: trial for x, trial in self.trials.items() if math.isfinite(trial.value)}
-        # What is found on one side may show that the other has not risen enough.
-        ends_seen = 0
-        while ends_seen < 2:
-            ends_seen = 0
-            for direction in (1, -1):
-                if self._has_risen(direction) or not self._step_out(direction):
-                    ends_seen += 1
-        self._fill_gaps()
-
-    def _outermost(self, direction: int) -> float:
-        """Return the largest (direction 1) or the smallest (−1) finite x with a value."""
-        known = [x for x in self.trials_with_values() if x > -math.inf]
-        return max(known) if direction > 0 else min(known)
-
-    def _end(self, direction: int) -> float:
-        """Return the x that stands for the limit on a side."""
-        if direction > 0:
-            return self.highest
-        limit = self.trials.get(-math.inf)
-        limit_failed = limit is not None and not math.isfinite(limit.value)
-        if self.limit_at_zero and not limit_failed:
-            return -math.inf
-        return self.lowest
-
-    def _has_risen(self, direction: int) -> bool:
-        """Return whether the outermost value on a side is clearly above the least."""
-        known = self.trials_with_values()
-        outermost = known[-1] if direction > 0 else known[0]
-        return self.trials[outermost].value > self.least() + RISE_SHARE * self.tol
-
-    def _step_out(self, direction: int) -> bool:
-        """Make one more trial on a side; return False if there is nothing more to try."""
-        if self._end(direction) in self.trials:
-            return self._step_towards_limit(direction)
-        here = self._outermost(direction)
-        wall = self._nearest_failure(direction)
-        if wall is not None:
-            if abs(wall - here) >= LONGEST_CHECK:
-                self.at((wall + here) / 2)
-                return True
-            limit_is_new = self._end(direction) == -math.inf
-            if limit_is_new:  # the limit may be known, although small λ are not
-                self.at(-math.inf)
-            return limit_is_new
-        if self._is_constant(direction):
-            limit = self.at(self._end(direction))
-            return math.isfinite(limit.value)  # or else the function counts as constant up to there
-        step = FIRST_STEP
-        outwards = self._outwards(direction)
-        if len(outwards) > 1:
-            step = min(2 * abs(outwards[-1] - outwards[-2]), LONGEST_STEP)
-        x = here + direction * max(step, FIRST_STEP)
-        if not self.lowest < x < self.highest:
-            x = self._end(direction)
-        self.at(x)
-        return True
-
-    def _step_towards_limit(self, direction: int) -> bool:
-        """Make one longer step towards a known limit λ → 0; return False if none is left.
-
-        The function may be constant over a long stretch, and have another value in the limit.
-        """
-        limit = self.trials[self._end(direction)]
-        outwards = self._outwards(direction)
-        here = outwards[-1]
-        apart = abs(self.trials[here].value - limit.value)
-        if self._end(direction) > -math.inf or apart < CONSTANT_SHARE * self.tol:
-            return False
-        if self._nearest_failure(direction) is not None or len(outwards) < 2:
-            return False
-        x = here - 2 * abs(here - outwards[-2])
-        if x < self.lowest:
-            return False
-        self.at(x)
-        return True
-
-    def _is_constant(self, direction: int) -> bool:
-        """Return whether the last trials on a side have the same value over two longest steps.
-
-        Trials may be a little closer than that.
-        """
-        outwards = self._outwards(direction)
-        last = self.trials[outwards[-1]].value
-        for x in reversed(outwards):
-            if abs(self.trials[x].value - last) > CONSTANT_SHARE * self.tol:
-                return False
-            if abs(x - outwards[-1]) > 1.75 * LONGEST_STEP:
-                return True
-        return False
-
-    def _fill_gaps(self) -> None:
-        """Fill wide gaps: where neighbours differ in value, and one of them is close to the least.
-
-        A valley may lie between two stretches on which the function is constant, or just beyond the
-        end of one.
-        """
-        for _ in range(MAX_TRIALS_OF_A_STEP):
-            known = self._outwards(1)
-            near = self.least() + RISE_SHARE * self.tol
-            gaps = [
-                (low, high)
-                for low, high in pairwise(known)
-                if high - low > self._widest_gap(low, high)
-                and min(self.trials[low].value, self.trials[high].value) < near
-                and abs(self.trials[low].value - self.trials[high].value)
-                > CONSTANT_SHARE * self.tol
-            ]
-            if not gaps:
-                return
-            low, high = gaps[0]
-            if not math.isfinite(self.at((low + high) / 2).value):
-                return
-
-    def _widest_gap(self, low: float, high: float) -> float:
-        """Return how far apart two neighbours may be: less at the end of a constant stretch.
-
-        A valley of a hinge there is hardly narrower (test_valley_beside_a_plateau).
-        """
-        if self._ends_constant_stretch(low, -1) or self._ends_constant_stretch(high, 1):
-            return FIRST_STEP / 2
-        return 1.01 * LONGEST_STEP
-
-    def _ends_constant_stretch(self, x: float, direction: int) -> bool:
-        """Return whether the next trial in a direction has the same value as x."""
-        known = self._outwards(1)
-        i = known.index(x) + direction
-        if not 0 <= i < len(known):
-            return False
-        apart = abs(self.trials[known[i]].value - self.trials[x].value)
-        return apart <= CONSTANT_SHARE * self.tol
-
-    def _nearest_failure(self, direction: int) -> float | None:
-        """Return the next x further out at which the function could not be computed, if any."""
-        here = self._outermost(direction)
-        beyond = [
-            x
-            for x, trial in self.trials.items()
-            if x > -math.inf and not math.isfinite(trial.value) and direction * (x - here) > 0
-        ]
-        return min(beyond, key=lambda x: abs(x - here), default=None)
+class _Search(Widening):
+    """The whole search: widening, and the steps here."""
 
     # Step 3: refining.
 
     def minimum(self) -> Minimum:
         """Return the minimum in the deepest valley that the trials show, of four at most."""
         found = self._minimum_around_best()
-        for _ in range(3):
+        for _ in range(MAX_RIVALS):
             rival = self._deepest_rival(found.trial.value)
             if rival is None:
                 break
@@ -432,7 +208,7 @@ class _Search:
 
     def _deepest_rival(self, least: float) -> float | None:
         """Return the vertex of another valley that may be deeper than the one refined, if any."""
-        known = self._outwards(1)
+        known = self.outwards(1)
         vertices = {}
         for below, x, above in zip(known, known[1:], known[2:], strict=False):
             if above - below < NARROW:
@@ -455,7 +231,7 @@ class _Search:
         high = self.trials[above].value
         if middle >= min(low, high):
             return None
-        bend = self._bend_around(x)
+        bend = self.bend_around(x)
         rise_above = (high - middle) / (above - x)
         rise_below = (middle - low) / (x - below)
         slope = (rise_above * (x - below) + rise_below * (above - x)) / (above - below)
@@ -479,75 +255,87 @@ class _Search:
         root = self._refine_by_slope()
         if root is None or self.trials[root].value > self.least() + GAIN_SHARE * self.tol:
             return self.checked(self._narrow_by_value(NARROW), LONGEST_CHECK)
-        return self.checked(root, self._check_step(self._bend_around(root)))
+        return self.checked(root, self._check_step(self.bend_around(root)))
 
     def _minimum_at_zero(self) -> Minimum:
         """Return the limit λ → 0; where small λ could not be computed it is an edge."""
         limit = self.trials[-math.inf]
-        if self._nearest_failure(-1) is None:
+        if self.nearest_failure(-1) is None:
             return Minimum(0.0, limit, 0.0, 0.0, Place.ZERO)
         # In between the function may fall as far again as it did from the last λ to the limit.
-        fall = self.trials[self._outermost(-1)].value - limit.value
+        fall = self.trials[self.outwards(-1)[-1]].value - limit.value
         return Minimum(0.0, limit, fall, 0.0, Place.EDGE)
 
     def _limit(self, best: float) -> Minimum | None:
         """Return the minimum in a limit or at an edge, None if it lies inside."""
-        known = [x for x in self.trials_with_values() if x > -math.inf]
+        known = self.outwards(1)
         if known[0] < best < known[-1] or len(known) == 1:
             return None
+        direction = 1
         if best == known[0]:
+            direction = -1
             limit = self.trials.get(-math.inf)
             limit_is_known = limit is not None and math.isfinite(limit.value)
-            if limit_is_known and self._nearest_failure(-1) is None:
+            if limit_is_known and self.nearest_failure(-1) is None:
                 return None  # between 0 and the next λ: there is a bracket
-            direction = -1
-        else:
-            direction = 1
-        return self._constant_part(best, direction)
+        self._approach_last(direction)
+        last = self.outwards(direction)[-1]
+        if self.trials[last].value > self.least() + CONSTANT_SHARE * self.tol:
+            return None  # on the way a lower value was found, inside
+        return self._constant_part(direction)
 
-    def _constant_part(self, best: float, direction: int) -> Minimum:
+    def _approach_last(self, direction: int) -> None:
+        """Make trials before the last one on a side, until they show how the function falls."""
+        for _ in range(MAX_TRIALS_OF_A_STEP):
+            outwards = self.outwards(direction)
+            is_close = abs(outwards[-1] - outwards[-2]) <= 2 * FIRST_STEP
+            if is_close or self._fall(outwards) <= CONSTANT_SHARE * self.tol:
+                return
+            if not math.isfinite(self.at((outwards[-1] + outwards[-2]) / 2).value):
+                return
+
+    def _constant_part(self, direction: int) -> Minimum:
         """Return the minimum of a function that still falls at the last trial on a side.
 
-        It is the first λ whose value is as good as the last one.
+        It is the first λ whose value is as good as the last one. A limit counts as reached if what
+        is left beyond the last trial is a small share of the tolerance, or, at the end of the range
+        where nothing more can be tried, all of it.
         """
         enough = CONSTANT_SHARE * self.tol
-        outwards = self._outwards(direction)
-        while abs(outwards[-1] - outwards[-2]) > 2 * FIRST_STEP and self._fall(outwards) > enough:
-            self.at((outwards[-1] + outwards[-2]) / 2)
-            outwards = self._outwards(direction)
-        beyond = self._left_beyond(outwards)
+        outwards = self.outwards(direction)
+        beyond = self._beyond(outwards)
+        at_end = outwards[-1] == self.end(direction)
+        largest_fall = self.tol if at_end and beyond.limit_in_sight else enough
         place = Place.INFINITY if direction > 0 else Place.ZERO
-        reached_end = best == self._end(direction) and beyond <= self.tol
-        if not reached_end and beyond > enough:
+        if beyond.fall > largest_fall:
             place = Place.EDGE
         chosen = next(x for x in outwards if self.trials[x].value <= self.least() + enough)
-        left_open = self.trials[chosen].value - self.least() + beyond
+        left_open = self.trials[chosen].value - self.least() + beyond.fall
         return Minimum(math.exp(chosen), self.trials[chosen], left_open, 0.0, place)
-
-    def _outwards(self, direction: int) -> list[float]:
-        """Return the finite x with values, in the order in which a direction meets them."""
-        known = [x for x in self.trials_with_values() if x > -math.inf]
-        return sorted(known, key=lambda x: direction * x)
 
     def _fall(self, outwards: list[float]) -> float:
         """Return by how much the last two values differ."""
         return abs(self.trials[outwards[-1]].value - self.trials[outwards[-2]].value)
 
-    def _left_beyond(self, outwards: list[float]) -> float:
+    def _beyond(self, outwards: list[float]) -> _Beyond:
         """Return how far the function may still fall beyond the last trial.
 
         Towards a limit it changes by a power λ^(∓p). The last two falls say what p is, and the
-        rest of a fall D over a distance h in ln λ is D/(e^{ph} − 1). It counts as D at least.
+        rest of a fall D over a distance h in ln λ is D/(e^{ph} − 1). It counts as D at least. Where
+        falls do not shrink, or only one is known, D says nothing of what is left.
         """
         fall = self._fall(outwards)
-        if fall <= CONSTANT_SHARE * self.tol or len(outwards) < 3:
-            return fall
+        if fall <= CONSTANT_SHARE * self.tol:
+            return _Beyond(fall, limit_in_sight=True)
+        if len(outwards) < 3:
+            return _Beyond(fall, limit_in_sight=False)
         before, middle, last = outwards[-3:]
         fall_before = abs(self.trials[middle].value - self.trials[before].value)
         power = _power_of_decay(fall_before / fall, abs(middle - before), abs(last - middle))
         if power is None:
-            return fall
-        return fall * max(1.0, 1 / math.expm1(power * abs(last - middle)))
+            return _Beyond(fall, limit_in_sight=False)
+        rest = fall * max(1.0, 1 / math.expm1(power * abs(last - middle)))
+        return _Beyond(rest, limit_in_sight=True)
 
     def _refine_by_slope(self) -> float | None:
         """Return the x where the slope vanishes next to the best trial; None without slopes."""
@@ -581,16 +369,17 @@ class _Search:
     def _resolution(self, bend: float) -> float:
         """Return how far off x may be, for a second derivative of the value.
 
-        It costs a hundredth of the tolerance.
+        It costs a hundredth of the tolerance: bend · resolution²/2.
         """
         if not bend > 0:
             return RESOLUTION
-        return min(max(math.sqrt(0.02 * self.tol / bend), RESOLUTION), 0.2)
+        resolution = math.sqrt(0.02 * self.tol / bend)
+        return min(max(resolution, RESOLUTION), LARGEST_RESOLUTION)
 
     def _narrow_by_value(self, width: float) -> float:
         """Narrow the bracket around the best trial until both its sides are below a width.
 
-        The longer side is halved, or shortened by 4 where it is very long.
+        The longer side is halved, or shortened by less where it is very long. Returns the best x.
         """
         for _ in range(MAX_TRIALS_OF_A_STEP):
             low, best, high = self._bracket()
@@ -599,20 +388,20 @@ class _Search:
             if max(below, above) < width:
                 break
             if below > above:
-                self.at(best - min(below / 2, 4.0))
+                self.at(best - min(below / 2, LONGEST_SHORTENING))
             else:
-                self.at(best + min(above / 2, 4.0))
+                self.at(best + min(above / 2, LONGEST_SHORTENING))
         return self._bracket()[1]
 
     def _bracket(self) -> tuple[float, float, float]:
-        """Return the best finite x and its neighbours, or the limits where there are none."""
-        known = [x for x in self.trials_with_values() if x > -math.inf]
+        """Return the best finite x and its neighbours, or the ends of the range without any."""
+        known = self.outwards(1)
         best = self.best()
         if best == -math.inf:
             best = known[0]
         i = known.index(best)
-        low = known[i - 1] if i > 0 else self.lowest - 1
-        high = known[i + 1] if i < len(known) - 1 else self.highest + 1
+        low = known[i - 1] if i > 0 else self.lowest
+        high = known[i + 1] if i < len(known) - 1 else self.highest
         return low, best, high
 
     # Step 4: checking.
@@ -636,11 +425,15 @@ class _Search:
             if abs(fit.shift) < step:  # the vertex is within the three points: look closer
                 step = min(step, shorter)
             fit = self._parabola(x, step)
-        excess = self.trials[x].value - self.least()
-        # Of a curve whose third derivative is at most twice the second, the vertex of the parabola
-        # is off by step²/3.
-        off = step**2 / 3
-        left_open = excess + 2 * fit.gain + 0.5 * max(fit.bend, 0.0) * off**2
+        # Of sums of powers λ^p, |p| ≤ 2, the third derivative is at most twice the second. Then the
+        # gain at a vertex within 2 · LONGEST_CHECK of x is less than twice that of the parabola,
+        # and its vertex is off by step²/3.
+        # Where the function does not bend upwards, `promised` is that of the next step downhill.
+        not_the_least = self.trials[x].value - self.least()
+        promised = 2 * fit.gain
+        vertex_is_off = step**2 / 3
+        cost_of_vertex = 0.5 * max(fit.bend, 0.0) * vertex_is_off**2
+        left_open = not_the_least + promised + cost_of_vertex
         width = abs(fit.shift) + RESOLUTION
         if fit.bend > 0:
             width = math.sqrt(2 * left_open / fit.bend) + RESOLUTION
@@ -649,25 +442,8 @@ class _Search:
             place = Place.EDGE
         return Minimum(math.exp(x), self.trials[x], left_open, width, place)
 
-    def _bend_around(self, x: float) -> float:
-        """Estimate the second derivative of the value at x from the trials on both sides.
-
-        Trials closer than the shortest distance of a check show rounding, and do not count.
-        """
-        finite = [other for other in self.trials_with_values() if other > -math.inf]
-        below = max((other for other in finite if other < x - SHORTEST_CHECK), default=math.nan)
-        above = min((other for other in finite if other > x + SHORTEST_CHECK), default=math.nan)
-        if math.isnan(below) or math.isnan(above):
-            return 0.0
-        low, middle, high = self.trials[below], self.trials[x], self.trials[above]
-        if not math.isnan(low.slope + high.slope):
-            return (high.slope - low.slope) / (above - below)
-        rise_above = (high.value - middle.value) / (above - x)
-        rise_below = (middle.value - low.value) / (x - below)
-        return 2 * (rise_above - rise_below) / (above - below)
-
     def _check_step(self, bend: float) -> float:
-        """Return the distance at which the function has risen by some tolerances."""
+        """Return the distance at which the function has risen by `RISE_SHARE` tolerances."""
         if not bend > 0:
             return LONGEST_CHECK
         step = math.sqrt(2 * RISE_SHARE * self.tol / bend)
@@ -681,6 +457,7 @@ class _Search:
         slope = (above - below) / (2 * step)
         bend = (above - 2 * here + below) / step**2
         if not (math.isfinite(slope) and math.isfinite(bend)):
+            # An edge: the tolerance stands for a gain that nothing is known of.
             return _Parabola(0.0, 0.0, self.tol, neighbours_known=False)
         if bend > 0 and abs(slope / bend) < 2 * step:
             return _Parabola(-slope / bend, bend, slope**2 / (2 * bend))

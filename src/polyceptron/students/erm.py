@@ -23,6 +23,7 @@ from polyceptron.sides.scores import population_scores
 from polyceptron.students.base import Student, StudentOrder
 from polyceptron.students.measuring import measured, n_samples, weights_law
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, student_order
+from polyceptron.theory.erm.probed import check_spec_of_probe, probed_order
 from polyceptron.theory.erm.pruned_rows import check_spec_of_pruned, pruned_parts
 from polyceptron.theory.erm.rows import erm_parts
 from polyceptron.theory.separability import separable_up_to
@@ -67,6 +68,10 @@ class ErmStudent(Student):
         """Return (τ, q, V) at α, of the samples that are kept where some are not."""
         if isinstance(teacher, Pruned):
             alpha = teacher.keep * alpha
+            if teacher.probe_counts and alpha > 0:
+                found, order, has_scale = probed_order(teacher, self.spec, alpha, tol)
+                point = found.point
+                return StudentOrder(order, found.uncertainty, point.status, point.ridge, has_scale)
             teacher = teacher.kept
         point, order, has_scale = student_order(teacher, self.spec, alpha, tol)
         return StudentOrder(order, point.uncertainty, point.status, point.ridge, has_scale)
@@ -159,6 +164,8 @@ def _rows_of_pruned(
         kept_alpha = population.keep * alpha
         settings: dict[str, Any] = {"n_classes": teacher.n_classes, "tol": tol}
         if spec.penalty is None:
+            if population.probe_counts:
+                check_spec_of_probe(spec)
             ridge = _ridge_of(spec, population.kept, kept_alpha)
             fit = fit_erm(X, y, spec.loss, ridge, solver=solver, **settings)
         else:

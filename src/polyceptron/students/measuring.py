@@ -154,7 +154,7 @@ def n_samples(alpha: float, dimension: int) -> int:
     """Return round(αd), which must be 1 or more."""
     n = round(check_alpha(alpha) * check_size(dimension, "dimension"))
     if n < 1:
-        raise InvalidInput(f"alpha = {alpha:g} in dimension {dimension} is no sample at all")
+        raise InvalidInput(f"alpha = {alpha:g} in dimension {dimension} leaves no sample")
     return n
 
 

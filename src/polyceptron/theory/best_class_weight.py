@@ -58,9 +58,9 @@ def best_class_weight(
 ) -> Decision:
     """Find the class weights of a fit that cost least on fresh samples.
 
-    With two classes the ratio of both weights is searched for. With more, the family described at
-    the top of this module, w_c ∝ P(c)^(−γ) C_c^δ, where C_c is what mistakes of class c cost
-    together; if neither shares nor costs differ, one weight after the other.
+    With two classes it searches for the best ratio of the weights. With more it searches the family
+    w_c ∝ P(c)^(−γ) C_c^δ, where C_c is the total cost of mistakes on class c; if neither shares nor
+    costs differ, it searches one weight after the other.
 
     Parameters
     ----------
@@ -77,7 +77,8 @@ def best_class_weight(
     --------
     >>> from polyceptron.problem import ERM
     >>> from polyceptron.problem.populations import Mixture
-    >>> found = best_class_weight(Mixture((0.9, 0.1), separation=2.0), ERM(intercept=True), 3.0)
+    >>> rare = Mixture((0.9, 0.1), separation=2.0)
+    >>> found = best_class_weight(rare, ERM(intercept=True), 3.0)
     >>> bool(found.chosen[1] > found.chosen[0])
     True
     """

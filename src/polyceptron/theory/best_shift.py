@@ -65,7 +65,7 @@ def best_shift(
         n/d.
     target : 'balanced' or 'error'
     cost : array_like, shape (k, k), optional
-        In place of a target: c_tp is the cost of answering p (column) to label t (row).
+        Costs instead of a target: c_tp is the cost of answering p (column) to label t (row).
     tol : float, optional
         The tolerance of the fixed point.
 

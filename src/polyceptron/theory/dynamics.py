@@ -103,6 +103,7 @@ def bayes_sides(
     return fields, partial(curve.weights, column=column)
 
 
+@np.errstate(under="ignore")  # Densities far out are 0.
 def state_evolution(
     teacher: AnyTeacher, alpha: float, n_steps: int = 50, start: float | str = "uninformed"
 ) -> StateEvolution:
@@ -175,6 +176,7 @@ class ErmStep(NamedTuple):
     intercepts: Any = None  # (k,), of mean 0
 
 
+@np.errstate(under="ignore")  # Densities far out are 0.
 def erm_state_evolution(
     teacher: Any,
     estimator: Any,
@@ -187,7 +189,7 @@ def erm_state_evolution(
     Parameters
     ----------
     teacher : Teacher, Perceptron or Mixture
-        Unequal classes with an intercept and a weak ridge may swing for ever.
+        With unequal classes, an intercept and a weak ridge the loop may oscillate for ever.
     estimator : ERM or str
         For max-margin, λ only sets the scale of V and is taken to be 1.
     alpha : float
@@ -195,7 +197,7 @@ def erm_state_evolution(
     n_steps : int
         Number of iterations.
     start : tuple of float, optional
-        (m, q, V), by default (0, 0, 1/λ); for classes that are alike.
+        (m, q, V), by default (0, 0, 1/λ); for equal classes only.
 
     Returns
     -------
@@ -232,7 +234,7 @@ def _steps_of_unequal_classes(
         states = population_rounds(teacher, spec, alpha, n_steps)
     except np.linalg.LinAlgError:
         raise ComputationFailed(
-            f"the plain loop leaves every law within {n_steps} steps: take a larger ridge"
+            f"the iteration diverges within {n_steps} steps: take a larger ridge"
         ) from None
     found = []
     for step, (law, error, uncertainty) in enumerate(states):

@@ -100,6 +100,7 @@ class MarginLaw(ShortDisplay):
         )
 
 
+@np.errstate(under="ignore")  # Densities far out are 0.
 def margin_law(
     teacher: AnyTeacher | Mixture,
     estimator: Estimator | str,
@@ -123,8 +124,8 @@ def margin_law(
     Returns
     -------
     MarginLaw
-        Of four classes that are not alike and more, and of hinges of three, densities are sampled
-        in cells of the grid.
+        For four and more unequal classes, and for hinges with three, densities are sampled in cells
+        of the grid.
 
     Examples
     --------
@@ -305,7 +306,7 @@ def _gaps_of_margin(
     if problem.n_classes == 2:
         return x[None], np.ones((len(x), 1))
     scales = field_scales(problem.channel, law, 3)
-    y, w = panel_rule(scales.second_breaks(*own_breaks), PanelsThree.orders[level])
+    y, w = panel_rule(scales.second_breaks(*own_breaks), PanelsThree.nodes_of_a_panel[level])
     first = np.repeat(x, len(y))
     return np.stack([first, first + np.tile(y, len(x))]), np.tile(w, (len(x), 1))
 
@@ -329,7 +330,7 @@ def _margins(
     n_replicates = 1
     if k == 2:
         breaks = coordinates.line_breaks(field_scales(channel, law, 2).gap_breaks(), law.V)
-        nodes, weight = panel_rule(breaks, PanelsTwo.orders[level])
+        nodes, weight = panel_rule(breaks, PanelsTwo.nodes_of_a_panel[level])
         gaps, stretch, pull = coordinates.on_line(nodes, law.V)
         weight = weight * stretch * ordered_density(gaps, law.q)
     else:

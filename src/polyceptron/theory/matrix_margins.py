@@ -32,11 +32,11 @@ from polyceptron.sides.matrix.graph import (
     GroupLaw,
     graph_values,
     group_law,
-    proximal_graph,
 )
 from polyceptron.sides.matrix.loop import unpack
 from polyceptron.sides.matrix.order import MatrixOrder, MatrixProblem
 from polyceptron.sides.matrix.points import PointFields
+from polyceptron.sides.matrix.proximal_graph import proximal_graph
 from polyceptron.sides.scores import leading_nodes
 from polyceptron.theory.erm.population_numbers import fields_law
 from polyceptron.theory.erm.population_point import PopulationPoint
@@ -232,9 +232,9 @@ class MarginsOfLaw:
         weights = []
         for nodes in GraphFields(problem, self.order, level).blocks:
             law = group_law(problem, self.order, nodes.group)
-            density = graph_values(problem, law, nodes.label, nodes.pairs, "plain").density
+            values = graph_values(problem, law, nodes.label, nodes.pairs, with_slopes=False)
             margins.append(_margin(nodes.pairs.u @ problem.basis.T, nodes.label))
-            weights.append(shares[nodes.group] * nodes.volume * density)
+            weights.append(shares[nodes.group] * nodes.volume * values.density)
         return Margins(np.concatenate(margins)[None], np.concatenate(weights)[None])
 
     def _fresh(self, x: Array) -> Estimate:
@@ -390,7 +390,7 @@ class MarginDensity:
                 labels = range(problem.n_classes)
             for label in labels:
                 pairs = proximal_graph(self.loss, label, t, float(problem.class_weights[label]))
-                values = graph_values(problem, self.laws[c], label, pairs, "plain")
+                values = graph_values(problem, self.laws[c], label, pairs, with_slopes=False)
                 total += share * values.density
         return total
 

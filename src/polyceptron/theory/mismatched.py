@@ -1,25 +1,32 @@
 """A posterior that assumes another noise and another variance of the weights than the teacher's.
 
-The student assumes labels of a channel Z_s and weights N(0, s²); the teacher draws labels by Z⁰.
-With ω ~ N(0, q), f_l = ∇ ln Z_s,l(ω, V) and Z⁰_l at mean (m/q)ω and variance 1 − m²/q,
+The student assumes labels of a channel Z^a and weights N(0, s²); the teacher draws labels by Z⁰.
+Classes are alike, so that m, q and V are numbers for each of the r = k − 1 class directions. With
+ω ~ N(0, q) in each of them, f_l = ∇ ln Z^a_l(ω, V), Z⁰_l at mean (m/q)ω and variance 1 − m²/q, and
+sums over the labels l,
 
     m̂ = (α/r) E Σ ∇Z⁰_l·f_l,    q̂ = (α/r) E Σ Z⁰_l‖f_l‖²,    V̂ = −(α/r) E Σ Z⁰_l tr ∂f_l
     V = 1/(1/s² + V̂),    m = m̂V,    q = (m̂² + q̂)V²
 
-are the replica-symmetric equations (eq. SE) without the Nishimori line m = q = 1 − V, on which they
-fall back where the assumptions are right. They are those of empirical risk minimisation with a
-ridge 1/s² and f in place of the pull of a loss, so that the same equations and the same root
-finding solve them (`theory/erm`). Features of variances s_i along which the teacher's weights have
-variances θ_i enter by the products p_i = s_iθ_i, as in Bayes-optimal learning: the student knows
-them, and assumes weights N(0, s²θ_i).
+are the replica-symmetric equations of a posterior that is not Bayes-optimal (eq. update_eq_NBO).
+Where the assumptions are right they become those of the Nishimori line, m = q = 1 − V (eq.
+nishimori). They are those of empirical risk minimisation (eq. SE) with a ridge 1/s² and f in place
+of the pull of a loss, so that the same equations, root finding and refinement solve them
+(`theory/erm`), for the unknowns θ = (ln τ, ln q, ln V), shape (3,), with τ = ρ/√(1 − ρ²) and
+ρ = m/√q. Features of variance a_i along which the teacher's weights have variance b_i enter by the
+products p_i = a_i b_i (`Spectrum.power`), as in Bayes-optimal learning: the student knows them, and
+assumes weights N(0, s²b_i).
 
-    generalisation error    that of the posterior mean, of correlation m/√q
+    generalisation error    that of the posterior mean, of correlation m/√q (eq. generalization_ERM)
     Gibbs error             that of a draw from the posterior, of correlation m/√(q + V)
-    test loss               −rΨ,    Ψ = (1/r) E Σ Z⁰_l ln Z_s,l
-    evidence/(rd)           ⟨½ ln(V_i/s²) + ½(m̂²p² + q̂p)V_i⟩ + αΨ − m̂m + ½(V̂(q + V) − q̂V)
+    test loss               −rΨ,    Ψ = (1/r) E Σ Z⁰_l ln Z^a_l
+    evidence/(rd)           ⟨½ ln(V_i/s²) + ½(m̂²p_i² + q̂p_i)V_i⟩ + αΨ − m̂m + ½(V̂(q + V) − q̂V)
 
 with V_i = 1/(1/s² + V̂p_i) and ⟨·⟩ the mean over features. The evidence is the logarithm of the
-probability of the labels under the assumptions; its derivative in α is Ψ.
+probability of the labels under the assumptions (the free entropy of eq. free_entropyNBO, less its
+value without samples); its derivative in α is Ψ.
+
+Error bars of ε, θ and test loss are made in `theory/erm/refinement.py`, the others in `_point_of`.
 """
 
 from __future__ import annotations
@@ -59,27 +66,29 @@ from polyceptron.theory.erm.square_closed_form import solve_square
 from polyceptron.theory.separability import separable_up_to
 
 FEW_SAMPLES = 0.05  # α at which the student hardly leaves its prior, and `linear_start` is good
-SHARE_OF_TOLERANCE = 1e-3  # for k ≤ 3: one or two levels more, so that α times the loss is known
-SMALLEST_STIFFNESS = 1e-12  # of a score at ω = 0, where labels are nearly guesses
-LARGEST_STIFFNESS = (
-    1 - 1e-6
-)  # times s²: a score is never stiffer than the Gaussian it looks through
+# Of `tol`, for k ≤ 3: one or two levels of the quadrature more give α times the loss, too.
+SHARE_OF_TOLERANCE = 1e-3
+SMALLEST_STIFFNESS = 1e-12  # −∂f at ω = 0, where labels are nearly guesses
+# s² times −∂f: at V = s², −∂f is 1/V less a posterior variance over V², so that this is below 1.
+LARGEST_STIFFNESS = 1 - 1e-6
+# Nodes of the assumed channel's integral for k ≥ 4: scores are good to seven digits at k = 10.
+NODES_OF_CHANNEL = 20
 
 
 @dataclass(frozen=True)
 class AssumedScore(PosteriorScore):
-    """The student f = ∇ ln Z_s of an assumed channel, off the Nishimori line.
+    """The student f = ∇ ln Z^a of an assumed channel, in the form of the coordinates of a loss.
 
-    Its loss is −ln Z_s, the predictive log-loss on a fresh sample.
+    Its loss is −ln Z^a, the predictive log-loss on a fresh sample.
     """
 
-    resolved: ClassVar[bool] = True
-    scale_free: ClassVar[bool] = False
+    resolved: ClassVar[bool] = True  # break points follow every width: levels converge fast
+    scale_free: ClassVar[bool] = False  # not a hard margin
 
     def at_gaps(self, gaps: Array, V: float) -> Pull:
-        """Return score, curvature and −ln Z_s of label 1 at gaps ω₁ − ω_h (c, n).
+        """Return f, −tr ∂f and −ln Z^a of label 1 at gaps ω₁ − ω_h (c, n), the smallest first.
 
-        Where classes are many, c may be less than k − 1: the others are out of the race.
+        Where classes are many, c may be less than k − 1: the others have no chance of winning.
         """
         n = gaps.shape[1]
         omega = np.concatenate([np.zeros((n, 1)), -gaps.T], axis=1)
@@ -87,33 +96,33 @@ class AssumedScore(PosteriorScore):
         inner = self.channel.utility(omega, label, V, NODES_OF_CHANNEL)
         log_z = inner.log_z
         score = inner.score
-        curvature = inner.curvature
+        curvature = inner.curvature  # −tr ∂² ln P
         guess = self.channel.guess(self.n_classes)
         if guess > 0:
-            # Z_s = η' + (1 − kη')P; `share` is the part of it that P explains.
+            # Z^a = η' + (1 − kη')P with η' = `guess`; `share` is the part of it that P explains.
             log_p = math.log1p(-self.n_classes * guess) + log_z
             log_z = np.logaddexp(math.log(guess), log_p)
             share = np.exp(log_p - log_z)
             curvature = share * (curvature - (1 - share) * (score**2).sum(1))
             score = share[:, None] * score
+        # The gap of ω + V f to the best rival, which has the smallest gap: `Pull` asks for it.
         margin = gaps[0] + V * (score[:, 0] - score[:, 1])
         return Pull(score[:, 1:].T, curvature, -log_z, margin)
 
     def line_breaks(self, breaks: Array, V: float) -> Array:
-        """Return break points (b',) of the gap that also follow the assumed channel's width."""
+        """Return break points (b',) of the gap that also follow the assumed channel's width.
+
+        A gap of two fields has √2 times the width of one; `GAUSS_BREAKS` begin at 0.
+        """
         lengths = math.sqrt(2) * self.channel.width(V) * GAUSS_BREAKS
         own = np.append(-lengths[:0:-1], lengths)
         return blend_breaks([breaks, own], float(breaks[0]), float(breaks[-1]))
 
     def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
-        """Return the break points (rows, b') of the second gap, the same for each row."""
+        """Return the break points (rows, b') of g₂ − g₁ ≥ 0, the same for each row."""
         own = math.sqrt(2) * self.channel.width(V) * CORNER_BREAKS
         columns = blend_breaks([breaks, own], float(breaks[0]), float(breaks[-1]))
         return np.broadcast_to(columns, (len(row), len(columns)))
-
-
-# Nodes of the assumed channel's integral for k ≥ 4: scores are good to seven digits at k = 10.
-NODES_OF_CHANNEL = 20
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -172,9 +181,10 @@ def mismatched_sides(teacher: AnyTeacher, spec: MismatchedBayes, alpha: float) -
 
 
 def whitened_features(features: Spectrum) -> Spectrum:
-    """Return the spectrum of eigenvalues p = sθ along which the teacher's weights have variance 1.
+    """Return the spectrum of eigenvalues p = ab along which the teacher's weights have variance 1.
 
-    A student who knows s and θ sees the products alone.
+    A student who knows the variances a of features and b of weights there sees the products alone.
+    `features.rank` is the share of the directions in which features vary; the others have p = 0.
     """
     if features.flat:
         return Spectrum(np.ones(1), name="isotropic")
@@ -296,11 +306,14 @@ def _labels_are_impossible(teacher: AnyTeacher, spec: MismatchedBayes, alpha: fl
     assumed = spec.assumed_channel(teacher)
     if not assumed.noiseless or teacher.channel.noiseless:
         return False
-    return alpha >= separable_up_to(teacher, False)
+    return alpha >= separable_up_to(teacher, intercept=False)
 
 
 def _solved(problem: Problem, tol: float) -> MismatchedPoint:
-    """Solve the equations on finer and finer rules, until the error is known to `tol`."""
+    """Solve the equations on levels of more and more nodes, until the error is known to `tol`.
+
+    Without a root the point has NaN in place of numbers, and the default status of a `Solution`.
+    """
     system = equations(problem)
     refined = None
     with contextlib.suppress(ArithmeticError, np.linalg.LinAlgError):
@@ -313,9 +326,9 @@ def _solved(problem: Problem, tol: float) -> MismatchedPoint:
 
 
 def _inner_tolerance(problem: Problem, tol: float) -> float:
-    """Return the tolerance on ε to solve for: panels give digits of the evidence for little.
+    """Return the tolerance on ε to solve for: panels, for k ≤ 3, give more digits for little.
 
-    Not those of a channel that is a table: its scores take seconds.
+    Not those of a channel whose chances are from a table (`accuracy` above 0): they take seconds.
     """
     if problem.nodes_are_random or _score(problem).channel.accuracy > 0:
         return tol
@@ -323,13 +336,13 @@ def _inner_tolerance(problem: Problem, tol: float) -> float:
 
 
 def _coarse_root(system: Equations) -> Root:
-    """Return the root on a coarse rule: directly, from two classes, or along α from few samples."""
+    """Return a root on a coarse level: directly, from two classes, or along α from few samples."""
     problem = system.problem
     root = try_from(system, linear_start(problem))
     if root.converged:
         return root
     if problem.n_classes > 2:
-        with contextlib.suppress(InvalidInput):  # flips may leave no rule between two classes
+        with contextlib.suppress(InvalidInput):  # so many flips may be too many for two classes
             twin = _coarse_root(system.of(_two_class_twin(problem)))
             root = try_from(system, twin.theta, twin.jacobian)
         if root.converged:
@@ -349,7 +362,10 @@ def _coarse_root(system: Equations) -> Root:
 
 
 def _two_class_twin(problem: Problem) -> Problem:
-    """Return the same student of two classes, with as many samples per pair of classes."""
+    """Return the same student of two classes, with 1/k of the samples: its root is near enough.
+
+    Raise `InvalidInput` where flips leave no rule to learn between two classes (`guess`).
+    """
     channel = _score(problem).channel
     channel.guess(2)
     problem.channel.guess(2)
@@ -370,18 +386,19 @@ def _score(problem: Problem) -> AssumedScore:
 
 
 def linear_start(problem: Problem) -> Array:
-    """Return θ = (ln τ, ln q, ln V) of the score's expansion at ω = 0 and V = s².
+    """Return θ (3,) of the score's expansion at ω = 0 and V = s².
 
-    f ≈ β(e_y − 1/k) − hω is the pull of a quadratic loss with slope β/(1 − s²h) and Hessian
-    h/(1 − s²h), which least squares solves in closed form.
+    f ≈ β(e_y − 1/k) − hω is the pull of a quadratic loss of slope β/(1 − s²h) and Hessian
+    H = h/(1 − s²h), since f = (βH/h (e_y − 1/k) − Hω)/(1 + s²H). Least squares has H = 1 and slope
+    1 and is solved in closed form (`solve_square`): at the ridge 1/(s²H) its weights are h/β times
+    these, and its V is H times this one.
     """
     k = problem.n_classes
-    variance = 1 / problem.ridge
-    pull = _score(problem).at_gaps(np.zeros((k - 1, 1)), variance)
-    slope = -k * float(pull.others[0, 0])
-    stiffness = max(float(pull.trace[0]) / (k - 1), SMALLEST_STIFFNESS)
-    softness = 1 - min(variance * stiffness, LARGEST_STIFFNESS)
-    hessian = stiffness / softness
+    assumed_variance = 1 / problem.ridge  # s²
+    pull = _score(problem).at_gaps(np.zeros((k - 1, 1)), assumed_variance)
+    beta = -k * float(pull.others[0, 0])  # at ω = 0 the pull on another class is −β/k
+    h = max(float(pull.trace[0]) / (k - 1), SMALLEST_STIFFNESS)
+    hessian = h / (1 - min(assumed_variance * h, LARGEST_STIFFNESS))
     law, _ = solve_square(
         k,
         problem.channel.signal(k),
@@ -389,27 +406,32 @@ def linear_start(problem: Problem) -> Array:
         problem.ridge / hessian,
         problem.weights.spectrum,
     )
-    return np.log([law.tau, law.q * (slope / stiffness) ** 2, law.V / hessian])
+    return np.log([law.tau, law.q * (beta / h) ** 2, law.V / hessian])
 
 
 def _point_of(problem: Problem, refined: Refined, tol: float, stats: Stats) -> MismatchedPoint:
-    """Return all that is reported of an answer."""
+    """Return all that is reported of an answer.
+
+    The bar of the evidence is that of αΨ: it is stationary in the order parameters.
+    """
     k = problem.n_classes
     rank = k - 1
     theta = refined.theta
     law = _law(theta)
     hats = problem.fields.hats(refined.averages)
     test_loss = float(refined.averages.loss[0])
-    m_bar, q_bar, V_bar, gibbs_bar = _moved_by_bars(problem, theta, refined.theta_uncertainty)
+    m_error, q_error, V_error, gibbs_uncertainty = _moved_by_uncertainty(
+        problem, theta, refined.theta_uncertainty
+    )
     return MismatchedPoint(
         n_classes=k,
         alpha=problem.alpha,
         m=law.m,
         q=law.q,
         V=law.V,
-        m_uncertainty=m_bar,
-        q_uncertainty=q_bar,
-        V_uncertainty=V_bar,
+        m_uncertainty=m_error,
+        q_uncertainty=q_error,
+        V_uncertainty=V_error,
         m_hat=hats.m,
         q_hat=hats.q,
         V_hat=hats.V,
@@ -417,7 +439,7 @@ def _point_of(problem: Problem, refined: Refined, tol: float, stats: Stats) -> M
         generalisation_error=refined.error,
         uncertainty=refined.uncertainty,
         gibbs_error=gibbs_error(problem.channel, law, k),
-        gibbs_error_uncertainty=gibbs_bar,
+        gibbs_error_uncertainty=gibbs_uncertainty,
         test_loss=test_loss,
         test_loss_uncertainty=refined.loss_uncertainty,
         evidence=log_evidence(problem, law, hats, -test_loss / rank),
@@ -432,8 +454,12 @@ def _law(theta: Array) -> ScalarOrder:
     return ScalarOrder(math.exp(theta[0]), math.exp(theta[1]), math.exp(theta[2]))
 
 
-def _moved_by_bars(problem: Problem, theta: Array, bars: Array) -> Array:
-    """Return by how much m, q, V and the Gibbs error move with the bars (3,) of θ, shape (4,)."""
+def _moved_by_uncertainty(problem: Problem, theta: Array, uncertainty: Array) -> Array:
+    """Return the uncertainties of m, q, V and the Gibbs error, shape (4,), from that of θ (3,).
+
+    Each θ_i is raised by its own uncertainty, and the absolute changes are added: to first order
+    this is right whatever the signs of the three errors are.
+    """
 
     def numbers(theta: Array) -> Array:
         """Return m, q, V and the Gibbs error (4,) at the unknowns θ."""
@@ -443,9 +469,9 @@ def _moved_by_bars(problem: Problem, theta: Array, bars: Array) -> Array:
 
     here = numbers(theta)
     total = np.zeros(4)
-    for number, bar in enumerate(bars):
+    for i, by in enumerate(uncertainty):
         moved = theta.copy()
-        moved[number] += bar
+        moved[i] += by
         total += np.abs(numbers(moved) - here)
     return total
 

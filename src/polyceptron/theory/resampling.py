@@ -127,6 +127,7 @@ class Resampling(ShortDisplay):
         return pd.DataFrame(list(self.rows))
 
 
+@np.errstate(under="ignore")  # Densities far out are 0.
 def resampling(
     teacher: Population,
     estimator: Estimator | str,

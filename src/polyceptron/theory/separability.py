@@ -78,10 +78,10 @@ def separability(
     ----------
     population : Teacher, Perceptron or Mixture
     tol : float, optional
-        By default 1e-6 for k ≤ 3, 1e-3 above. Three and more classes that are not alike are sampled
-        at fixed points: what these leave is the uncertainty.
+        By default 1e-6 for k ≤ 3, 1e-3 above. Three and more unequal classes are sampled, always at
+        the same points; the uncertainty is what that leaves open.
     intercept : bool
-        Whether the separating rule has one. Classes that are alike need none.
+        Whether the separating rule has an intercept. Equal classes need none.
 
     Returns
     -------

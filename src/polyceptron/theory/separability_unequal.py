@@ -91,8 +91,8 @@ def _one_level(population: Population) -> tuple[Array, Array]:
     levels = population.levels_of_features
     if levels is None or (len(levels.fraction) > 1 and np.ptp(levels.variance, axis=1).any()):
         raise InvalidInput(
-            "separability is known for classes of one covariance, or of isotropic ones: those of "
-            "this mixture have spectra of their own"
+            "separability of a mixture needs one covariance for all classes, or isotropic ones; "
+            "the covariances of this mixture differ in other ways"
         )
     if len(levels.fraction) > 1:
         whitened = levels.gram / levels.variance[:, :1, None]

@@ -239,13 +239,9 @@ def test_theory_tells_how_much_of_it_is_done(compute):
     assert max(shares) <= 1
 
 
-@pytest.mark.process
-def test_a_terminal_gets_a_spinner():
+def seen_on_a_terminal(code: str) -> bytes:
+    """What a program of Python writes to standard error, if that is a terminal."""
     ours, theirs = pty.openpty()
-    code = (
-        "import time; from polyceptron.progress import waiting\n"
-        "with waiting('counting'):\n    time.sleep(0.4)"
-    )
     with subprocess.Popen([sys.executable, "-c", code], stderr=theirs) as process:
         process.wait()
     os.close(theirs)
@@ -256,7 +252,29 @@ def test_a_terminal_gets_a_spinner():
     except OSError:  # how Linux says that the other end is closed
         pass
     os.close(ours)
+    return seen
+
+
+@pytest.mark.process
+def test_a_terminal_gets_a_spinner():
+    seen = seen_on_a_terminal(
+        "import time; from polyceptron.progress import waiting\n"
+        "with waiting('counting'):\n    time.sleep(0.4)"
+    )
     assert b"counting" in seen
+
+
+@pytest.mark.process
+def test_a_terminal_sees_time_pass_within_a_part():
+    seen = seen_on_a_terminal(
+        "import time; from polyceptron import progress\n"
+        "progress.SECONDS_TO_TIME_SO_FAR = 0.3\n"
+        "with progress.waiting('counting'):\n"
+        "    for part in progress.steps(range(2)):\n"
+        "        time.sleep(0.8 + 1.2 * part)"
+    )
+    assert re.search(rb"counting, \d\.\d s so far", seen)  # the first part
+    assert re.search(rb"counting: 50 %, at least \d\.\d s left", seen)  # the second is longer
 
 
 @pytest.mark.process

@@ -3,19 +3,24 @@
 Each command runs in a process of its own, since its streams are those of a process.
 """
 
+import contextlib
 import errno
+import io
 import json
 import os
 import re
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import polyceptron as pc
-from polyceptron.cli import streams
+from polyceptron.cli import _run, app, streams
+from polyceptron.cli.tables import print_table
 from polyceptron.lab.engine import LocalEngine
 
 CURVE = ("curve", "-k", "2", "-a", "1")
@@ -255,3 +260,28 @@ def test_the_library_waits_and_fits_in_a_process_without_streams(monkeypatch):
     monkeypatch.setattr(sys, "stderr", None)
     with waiting("fitting"):
         assert pc.fit_erm(X, y, verbose=2).status == "ok"
+
+
+def test_names_in_data_are_no_commands_to_the_terminal(tmp_path, monkeypatch):
+    """The name of a class or of a file could set the title of the window, or move the cursor."""
+    monkeypatch.chdir(tmp_path)
+    command = "\x1b]0;title\x07"
+    rows = [f"{i % 7},{i % 5},u{command if i % 2 else ''}\n" for i in range(40)]
+    Path("t.csv").write_text(f"a{command},b,y\n" + "".join(rows))
+    told = CliRunner().invoke(app, ["data", "t.csv", "--target", "y"])
+    assert told.exit_code == 0
+    assert "u\\x1b]0;title\\x07" in told.stdout
+    assert "\x1b" not in told.output
+    name = f"rows{command}.csv"
+    told = CliRunner().invoke(app, ["curve", "-a", "1", "--csv", name])
+    assert (told.exit_code, "\x1b" in told.output) == (0, False)
+    assert Path(name).exists()
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        assert _run(["curve", "-a", "1", "--csv", f"{name}/nowhere"]) == 2
+    assert "\x1b" not in said.getvalue()
+
+
+def test_cells_of_a_table_are_no_commands_to_the_terminal(capsys):
+    print_table([{"estimator": "\x1b[2J", "status": "ok"}], ("estimator", "status"), "\x1b[1mtitle")
+    assert "\x1b[2J" not in capsys.readouterr().out

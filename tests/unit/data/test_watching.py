@@ -321,6 +321,29 @@ def test_what_is_no_checkpoint_is_a_sentence(data, tmp_path):
     assert os.listdir(tmp_path) == ["fit.npz"]
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda X, y, path: pc.fit_erm(X, y, checkpoint=path),
+        lambda X, y, path: pc.fit_erm(X, y, "max-margin", checkpoint=path),
+        lambda X, y, path: pc.amp(X, y, checkpoint=path),
+    ],
+    ids=["cross-entropy", "max-margin", "amp"],
+)
+def test_a_changed_number_in_a_checkpoint_is_refused(data, run, tmp_path):
+    """Arrays of another shape or type were an error of numpy's, deep inside the fit."""
+    X, y, _ = data
+    path = tmp_path / "fit.npz"
+    run(X, y, path)
+    with np.load(path) as file:
+        saved = dict(file)
+    for name, array in saved.items():
+        for other in (np.zeros((2, 2, 2)), np.array(["a"]), 1 + np.zeros_like(array, dtype=float)):
+            np.savez(path, **{**saved, name: other})
+            with pytest.raises(pc.InvalidInput, match="no checkpoint, or a damaged one"):
+                run(X, y, path)
+
+
 LABELS_OF_MANY = np.arange(2500) % 3
 CHANGES = {
     "rows permuted": lambda X: X[::-1],

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
@@ -269,3 +270,34 @@ def test_large_data_hold_out_as_many_folds_as_tell_ridges_apart():
     # Five folds in place of one, and 1 + 5/4 of the variance for the training samples they share.
     expected = (2.25 / 5) ** 0.5 * one.path_["standard_error"][best]
     assert spread == pytest.approx(expected, rel=0.1)
+
+
+@pytest.mark.parametrize("wild", [1e6, 1e12])
+@pytest.mark.parametrize("n_wild", [1, 2])
+def test_a_value_a_million_times_all_others_does_not_end_the_search(wild, n_wild):
+    """Without the sample of that value its column is constant, and one scale is next to nothing."""
+    rng = np.random.default_rng(0)
+    X = np.zeros((60, 9))
+    X[:, :8] = rng.random((60, 8)) < 0.2
+    X[:n_wild, 8] = wild
+    y = (X[:, 0] + X[:, 1] > 0).astype(int)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a ridge at an end, and of the certificate
+        shared = ERMClassifier(scaling="global").fit(X, y)
+        chosen = ERMClassifier().fit(X, y)
+    assert np.isfinite(shared.predict_proba(X)).all()
+    assert chosen.scaling_ == "standard"
+    assert chosen.score(X, y) == 1.0
+
+
+def test_a_warning_only_where_rounding_leaves_something_open():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 10))
+    y = (X[:, 0] + 0.5 * X[:, 1] + rng.logistic(size=3000) > 0).astype(int)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit = ERMClassifier(ridge=1e-4).fit(X, y)
+    size = np.linalg.norm(fit.coef_)
+    assert 1e-8 * size < fit.certificate_ < 1e-5 * size
+    with pytest.warns(ConvergenceWarning, match="certified only to within"):
+        ERMClassifier(ridge=1e-8).fit(X, y)

@@ -253,6 +253,17 @@ def test_a_scaling_within_the_error_of_the_difference_is_not_chosen():
     assert np.mean(kept) >= 0.65  # one in six is beyond one standard error by chance
 
 
+def test_few_samples_a_feature_keep_each_feature_s_own_scale():
+    """Held-out samples then have not seen the tails of features, which one scale leaves long."""
+    kept = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = rng.lognormal(sigma=1.5, size=(50, 50))
+        y = (X[:, :5].sum(1) > np.median(X[:, :5].sum(1))).astype(int)
+        kept.append(pc.ERMClassifier().fit(X, y).scaling_ == "standard")
+    assert np.mean(kept) >= 0.9
+
+
 def test_splits_of_every_fold_hold_out_all_samples():
     X, y, _ = pc.Teacher(3).sample(6000, 60, seed=0)
     model = pc.ERMClassifier()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
 from polyceptron.lab.spec import field_line, load_spec, parse_spec
+from polyceptron.lab.sweep import run_sweep
 from polyceptron.problem import make_teacher
 
 GOOD = {
@@ -86,7 +87,7 @@ def test_an_error_names_line_and_field(change: dict[str, str], field: str, sente
         ({"estimators": '"bayes"'}, "'erm' computes one of the estimators cross"),
         ({"sources": '"amp"'}, "'amp' computes one of the estimators bayes"),
         ({"model": '"perceptron"'}, r"'perceptron' has classes = \[2\], got \[3\]"),
-        ({"alpha": "[0.0001]"}, "no sample at all"),
+        ({"alpha": "[0.0001]"}, "leaves no sample"),
         ({"sources": None}, "grid.1..sources: this field is required"),
     ],
 )
@@ -174,3 +175,13 @@ def test_lines_are_right_whatever_stands_around(values: list[str], blank: int) -
     assert field_line(text, ("grid", 0, "none")) == 3
     assert field_line(text, ("a", "key")) == 2
     assert field_line(text, ("none", "key")) is None
+
+
+def test_a_wrong_number_of_processors_in_the_environment_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended in a traceback of the library that starts the workers."""
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "many")
+    spec = parse_spec('[[grid]]\nsources = "theory"\nestimators = "square"\nalpha = 1')
+    with pytest.raises(InvalidInput, match=r"LOKY_MAX_CPU_COUNT .* got 'many'"):
+        run_sweep(spec, tmp_path / "runs.sqlite")

@@ -173,8 +173,12 @@ def test_a_ridge_of_zero_is_what_the_loss_says() -> None:
     X, y, _ = instance(3, 1.0)
     limit, margin = amp_erm(X, y, "cross-entropy", 0.0), amp_erm(X, y, "max-margin", 0.7)
     np.testing.assert_allclose(limit.weights, margin.weights, atol=1e-6)
+    named = amp_erm(X, y, "cross-entropy", penalty="ridge:0")
+    np.testing.assert_array_equal(named.weights, limit.weights)
     with pytest.raises(pc.InvalidInput, match="ridge above 0"):
         amp_erm(X, y, "square", 0)
+    with pytest.raises(pc.InvalidInput, match=r"ridge above 0 .* got 0\.0"):
+        amp_erm(X, y, "square", penalty="ridge:0")
 
 
 def test_single_precision_agrees_with_double() -> None:

@@ -41,7 +41,7 @@ def test_the_optimal_ridge_is_that_of_the_theory() -> None:
     [
         ({"runs": 0}, "runs must be a whole number"),
         ({"dimension": 2.5}, "dimension must be a whole number"),
-        ({"alpha": 0.001}, "no sample at all"),
+        ({"alpha": 0.001}, "leaves no sample"),
         ({"estimators": []}, "at least one estimator"),
         ({"estimators": "best"}, "unknown estimator"),
     ],

@@ -109,6 +109,15 @@ def test_the_page_needs_nothing_else_and_the_text_fits(measured):
         assert sentence.section in report_text(measured)
 
 
+def test_a_q_value_of_zero_is_shown_as_small(measured):
+    row = {"feature": "x", "class": "a", "weight": 1.0, "low": 0.5, "high": 1.5}
+    table = [row | {"q_value": 0.0}, row | {"q_value": 0.00123}]
+    shown = Measured("table", measured.numbers, measured.tables | {"weights": table})
+    text = report_text(shown)
+    assert "< 1e-16" in text
+    assert "0.0012" in text
+
+
 def test_sentences_that_are_asked_for_exist(measured):
     text = files("polyceptron.report.data").joinpath("sentences.toml").read_text("utf-8")
     content = tomllib.loads(text)
@@ -313,8 +322,7 @@ def test_a_power_law_is_found_and_its_band_holds_it():
     for seed in range(8):  # errors of 600 samples at known rates
         rng = np.random.default_rng(seed)
         wrong = (rng.random(600) < rate[:, None]).astype(float)
-        fold = np.arange(600) % 5
-        low, high = forecast(n, wrong, 0.5 / 600, 1200, fold=fold, seed=seed).band(1920.0)
+        low, high = forecast(n, wrong, 0.5 / 600, 1200).band(1920.0)
         inside += low <= 0.05 + 1.5 * 1920**-0.8 <= high
     assert inside >= 5
 
@@ -324,6 +332,34 @@ def test_a_curve_without_errors_has_a_forecast():
     low, high = law.band(80.0)
     assert law(80.0) == low == pytest.approx(0, abs=1e-12)
     assert 0.5 / 50 < high < 3 / 50  # at 3/50 no mistake would be seen in 1 of 20 cases
+
+
+def test_laws_through_few_samples_are_held_back():
+    """The forecast of few samples falls by about a third of the exponent, of many by all of it."""
+    n = np.array([10.0, 16, 26, 42, 67, 108])
+    rate = 2.0 * n**-0.5
+    rng = np.random.default_rng(0)
+    falls = []
+    for _ in range(20):
+        wrong = (rng.random((6, 100)) < rate[:, None]).astype(float)
+        law = forecast(n, wrong, 0.5 / 100, 135)
+        low, high = law.band(1080)
+        assert low <= law(1080) < high
+        falls.append(np.log(law(108) / law(1080)) / np.log(10))
+    assert np.mean(falls) == pytest.approx(0.35 * 0.5, rel=0.25)
+    exact = forecast(n, np.tile(rate[:, None], 100), 1e-6, 135)
+    assert np.log(exact(108) / exact(1080)) / np.log(10) == pytest.approx(0.5, rel=0.02)
+
+
+def test_a_band_is_no_narrower_than_the_interval_of_the_error():
+    """Of N held-out samples, whose fits share their training samples."""
+    rng = np.random.default_rng(1)
+    wrong = (rng.random(200) < 0.2) * np.ones((5, 1))
+    law = forecast(np.geomspace(20, 160, 5), wrong, 0.5 / 200, 200)
+    p = wrong[0].mean()
+    low, high = law.band(400.0)
+    half = 1.645 * (p * (1 - p) / 200) ** 0.5 * (1 + 200 / 160) ** 0.5
+    assert low < p - 0.9 * half < p + half < high
 
 
 def test_forecasts_of_a_teacher_reach_what_twice_the_data_bring(tmp_path):
@@ -503,6 +539,23 @@ def test_alarms_name_columns_and_rows():
     assert "c (4)" in alarms["rare"]
 
 
+def test_a_wild_value_among_zeros_is_an_alarm_and_rare_ones_are_not():
+    rng = np.random.default_rng(2)
+    row = np.arange(120)
+    table = pd.DataFrame(
+        {
+            "wild": np.where(row == 3, 1e9, 0.0),
+            "flag": (row % 40 == 0).astype(float),
+            "amount": np.where(row % 10 == 0, 1000.0 + row, 0.0),
+            "z": rng.standard_normal(120),
+            "y": np.repeat(["a", "b"], 60),
+        }
+    )
+    (alarm,) = find_alarms(read_samples(table, "y"))
+    assert alarm.kind == "wild"
+    assert alarm.text.startswith("Wild values: wild (1e+09 in data row 4);")
+
+
 def test_noise_alone_never_looks_like_a_leak():
     for seed in range(5):
         rng = np.random.default_rng(seed)
@@ -562,3 +615,58 @@ def test_a_ridge_that_is_next_to_none_is_an_alarm(monkeypatch):
     steps.encode()
     steps.choose_ridge()
     assert [alarm["kind"] for alarm in steps.tables["alarms"]] == ["no ridge"]
+
+
+def test_blanks_around_text_make_no_class_of_their_own(tmp_path):
+    rows = ["x,kind,y"]
+    for i in range(40):
+        label = ["van", "van ", " bus", "bus"][i % 4]
+        rows.append(f"{i % 7},{'red ' if i % 3 else 'red'},{label}")
+        rows.append(f"{i % 5},blue,{label}")
+    (tmp_path / "blanks.csv").write_text("\n".join(rows))
+    table = read_samples(tmp_path / "blanks.csv", "y")
+    assert set(table.y) == {"van", "bus"}
+    assert set(table.X["kind"]) == {"red", "blue"}
+
+
+def test_rows_without_a_label_are_dropped_where_that_is_asked_for():
+    frame = pd.DataFrame({"x": np.arange(30) % 7, "y": ["a", "b", None] * 10})
+    with pytest.raises(InvalidInput, match=r"10 missing values.*or give --missing drop-rows"):
+        read_samples(frame, "y")
+    table = read_samples(frame, "y", missing="drop-rows")
+    assert (table.dropped_rows, table.y.size) == (10, 20)
+
+
+def test_a_category_is_one_test_and_what_matters_comes_first():
+    rng = np.random.default_rng(3)
+    n = 400
+    twin = rng.standard_normal(n)
+    frame = pd.DataFrame(
+        {
+            "strong": rng.standard_normal(n),
+            "twin": twin,
+            "other twin": twin + 0.01 * rng.standard_normal(n),
+            "kind": rng.choice(list("pqrstu"), n),
+        }
+    )
+    frame["y"] = np.where(frame["strong"] + 0.3 * rng.logistic(size=n) > 0, "yes", "no")
+    steps = _Measurement(read_samples(frame, "y"), 0, lambda text: None)
+    steps.look_at_columns()
+    steps.encode()
+    steps.choose_ridge()
+    features = {row["feature"]: row for row in steps.tables["features"]}
+    assert list(features) == ["strong", "twin", "other twin", "kind"]
+    assert features["kind"]["degrees_of_freedom"] == 5
+    assert steps.numbers["features_tested"] == 4
+    weights = steps.tables["weights"]
+    assert weights[0]["feature"] == "strong"
+    of_kind = [row["q_value"] for row in weights if row["feature"].startswith("kind_")]
+    assert set(of_kind) == {features["kind"]["q_value"]}
+
+
+def test_more_data_are_advised_where_they_change_more_than_is_known(measured):
+    little = measured.numbers | {"alarms": 0, "error_now": 0.10, "error_se": 0.01}
+    for tenfold, advice in ((0.095, "next_features"), (0.05, "next_more_data")):
+        ahead = little | {"error_tenfold": tenfold, "error_tenfold_low": 0.0}
+        chosen = choices(ahead | {"best_rival_error": 0.2, "error": 0.1})
+        assert chosen[advice]

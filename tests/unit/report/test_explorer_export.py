@@ -475,6 +475,9 @@ def test_recall_is_a_line_for_each_class_and_the_confusion_matrix_a_picture(uneq
         f"{who}, class {c}" for c in (1, 2) for who in ("Bayes-optimal", "cross-entropy")
     ]
     assert figure["data"][1]["line"]["dash"] != figure["data"][3]["line"]["dash"]
+    # The legend has the colours, the title the dashes: with more classes it would hide the lines.
+    assert [trace["showlegend"] for trace in figure["data"]] == [True, True, False, False]
+    assert figure["layout"]["title"]["text"] == "class 1 solid, 2 dashed"
     at = page.alpha
     student = pc.ERM("cross-entropy", 0.1, intercept=True)
     exact = pc.erm_fixed_point(page.teacher, student, at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 import socket
@@ -80,12 +81,15 @@ class Browser:
             d for d in self.declared if words in d["output"] and not d["clientside_function"]
         )
         given = {"page-token.data": self.token, **given}
+        outputs: Any = [
+            dict(zip(("id", "property"), part.rsplit(".", 1), strict=True))
+            for part in one["output"].strip(".").split("...")
+        ]
+        if not one["output"].startswith(".."):
+            outputs = outputs[0]
         return {
             "output": one["output"],
-            "outputs": [
-                dict(zip(("id", "property"), part.rsplit(".", 1), strict=True))
-                for part in one["output"].strip(".").split("...")
-            ],
+            "outputs": outputs,
             "changedPropIds": changed,
             **{
                 part: [{**i, "value": given.get(f"{i['id']}.{i['property']}")} for i in one[part]]
@@ -331,6 +335,14 @@ def test_a_store_of_another_type_is_a_bad_request(
             assert (answer.status_code, answer.mimetype) == (400, "text/plain"), (words, value)
 
 
+def test_outputs_of_another_form_are_a_bad_request(client: Browser) -> None:
+    """A list for the one output of a download was an error of the server, with a traceback."""
+    one = client.body("download.data", {}, ["get-csv.n_clicks"])
+    assert client.post({**one, "outputs": [one["outputs"]]}).status_code == 400
+    several = client.body("settings.data", {}, ["url.search"])
+    assert client.post({**several, "outputs": several["outputs"][0]}).status_code == 400
+
+
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     """An explorer without work that listens, with short times."""
@@ -366,6 +378,20 @@ def test_a_hundred_connections_that_say_nothing_do_not_keep_a_visitor_out(
 
 
 @pytest.mark.process
+def test_what_is_no_request_does_not_reach_the_terminal(
+    served: tuple[str, int], caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A program without the key could fill the terminal, or the disk that holds the log."""
+    for nonsense in (b"\x16\x03\x01" + b"A" * 60_000, b"GET\r\n", b"GET / HTTP/9.9\r\n"):
+        with socket.create_connection(served, timeout=30) as visitor:
+            visitor.sendall(nonsense + b"\r\n")
+            visitor.recv(1000)
+    assert answer_of(served).endswith("200 OK")
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert "AAAA" not in capfd.readouterr().err
+
+
+@pytest.mark.process
 def test_a_request_that_comes_letter_by_letter_is_given_up(served: tuple[str, int]) -> None:
     begin = time.monotonic()
     with socket.create_connection(served, timeout=30) as slow, suppress(OSError):
@@ -391,7 +417,7 @@ def test_after_a_refused_value_the_figures_are_called_old(client: Browser) -> No
     wrong = client.sync("", {"k": "60"}, by="k")
     assert wrong["message"]["children"] == (
         "The number of classes k must be a whole number from 2 to 50, got 60. The figures still "
-        "show the settings before this."
+        "show the previous settings."
     )
     assert wrong["refused"]["data"] is True
     assert client.sync("", {"k": "6"}, by="k")["refused"]["data"] is False
@@ -464,7 +490,7 @@ def test_the_address_is_printed_before_anything_heavy_is_imported(arguments: lis
 def test_without_a_token_other_machines_are_not_served() -> None:
     asked = CliRunner().invoke(shell, ["explore", "--no-token", "--host", "127.0.0.1"])
     assert isinstance(asked.exception, InvalidInput)
-    assert "--no-token is for this machine only" in str(asked.exception)
+    assert "--no-token works on this machine only" in str(asked.exception)
 
 
 def test_the_browser_is_opened_unless_it_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,6 +200,14 @@ def test_a_choice_begins_at_the_number_of_its_example_and_what_is_idle_has_its_d
     assert smoothed.estimator("smoothed").columns["estimator"] == "smoothed:0.3"
 
 
+def test_a_loss_and_one_pass_have_a_number_each() -> None:
+    both = make_settings({"estimators": "smoothed,sgd", "epsilon": 0.3, "rate": 2})
+    assert both.estimator("smoothed").columns["estimator"] == "smoothed:0.3"
+    assert both.estimator("sgd").columns["estimator"] == "sgd:2"
+    assert "rate" in make_settings({"estimators": "smoothed"}).idle
+    assert "epsilon" in make_settings({"estimators": "sgd"}).idle
+
+
 def test_message_passing_is_the_method_of_the_bayes_optimal_student_alone() -> None:
     assert [METHODS["amp"], *METHODS].count("bayes") == 1
     assert len(METHODS) == len(ESTIMATORS)

@@ -25,6 +25,7 @@ from polyceptron.report.figures.making import (
     make_folder,
 )
 from polyceptron.report.figures.profiles import PROFILES, Profile, as_profile
+from polyceptron.report.figures.pruned_figure import fitted_pruned_rows
 
 pytestmark = pytest.mark.process
 
@@ -136,6 +137,13 @@ def test_an_interrupted_run_keeps_what_it_had(tmp_path: Path) -> None:
 def test_message_passing_runs_once_for_all_figures_that_show_it() -> None:
     asked = [one.key for name in ("fig2a", "fig2b") for one in FIGURES[name].computations(TINY)]
     assert len(set(asked)) == len(asked) / 2
+
+
+def test_a_mean_over_fits_to_chosen_samples_has_a_standard_error() -> None:
+    """Its bar is no uncertainty of 99 %."""
+    (row,) = fitted_pruned_rows("hard", alpha=3.0, dimension=20, instances=2)
+    assert row["generalisation_error_standard_error"] > 0
+    assert row.get("uncertainty") is None
 
 
 def test_gallery_escapes_and_links() -> None:

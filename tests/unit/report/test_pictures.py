@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,8 +16,18 @@ from typer.testing import CliRunner
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
 from polyceptron.pictures.curves import curves_picture, ridge_picture
-from polyceptron.pictures.matplotlib_figure import render_matplotlib
-from polyceptron.pictures.parts import Mark, Panel, Trace, as_html, as_mathtext, as_plain
+from polyceptron.pictures.matplotlib_figure import render_matplotlib, save_figure, svg_text
+from polyceptron.pictures.parts import (
+    COLOURS,
+    MARKERS_OF,
+    Mark,
+    Panel,
+    Trace,
+    as_html,
+    as_mathtext,
+    as_plain,
+    tints,
+)
 from polyceptron.pictures.plotly_figure import render_plotly
 
 ALPHA = np.array([0.5, 1.0, 2.0, 4.0])
@@ -87,6 +98,40 @@ def test_several_dimensions_are_told_apart_by_their_symbols() -> None:
     _, small, large = traces(rows(), runs(), runs().assign(dimension=500))
     assert small.marker != large.marker
     assert ("d = 50" in small.label, "d = 500" in large.label) == (True, True)
+
+
+def test_an_estimator_keeps_its_colour_and_symbol_beside_others() -> None:
+    """Its ridges have tints of its colour; nobody else's colour or symbol is lent to them."""
+    tables = [rows(ridge=0.1), rows(ridge=1.0), runs(ridge=0.1), runs(ridge=1.0)]
+    others = [rows("max-margin"), runs("max-margin")]
+    found = traces(*tables, *others)
+    lines = {t.label: t.colour for t in found if t.kind == "line"}
+    assert lines["square loss, *λ = 0.1*"] == COLOURS["square"]
+    assert lines["max-margin"] == COLOURS["max-margin"]
+    assert set(lines.values()) - {lines["square loss, *λ = 1*"]} == {
+        COLOURS["square"],
+        COLOURS["max-margin"],
+    }
+    assert lines["square loss, *λ = 1*"] not in COLOURS.values()
+    markers = {t.colour: t.marker for t in found if t.kind == "symbols"}
+    assert set(markers) == set(lines.values())
+    of_square = {m for colour, m in markers.items() if colour != COLOURS["max-margin"]}
+    assert of_square == {MARKERS_OF["square"]}
+
+
+@pytest.mark.parametrize("estimator", ["square", "cross-entropy"])
+def test_lines_of_one_estimator_have_the_same_looks_whoever_it_is(estimator: str) -> None:
+    found = traces(*(runs(estimator, ridge=ridge) for ridge in (0.1, 1.0, 10.0)))
+    assert [t.marker for t in found] == ["circle", "square", "triangle"]
+    assert len({t.colour for t in found}) == 3
+
+
+@pytest.mark.parametrize("colour", ["#000000", "#0072B2"])
+def test_tints_are_four_colours_that_begin_with_their_own(colour: str) -> None:
+    found = tints(colour, 4)
+    assert found[0] == colour
+    assert len(set(found)) == 4
+    assert all(re.fullmatch("#[0-9a-fA-F]{6}", tint) for tint in found)
 
 
 def test_what_has_not_converged_is_seen() -> None:
@@ -225,6 +270,34 @@ def test_what_cannot_be_drawn_is_a_sentence(
     assert isinstance(result.exception, InvalidInput), result.output
     assert re.search(words, str(result.exception))
     assert not list(tmp_path.glob("*.pdf"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"text.usetex": True},
+        {"axes.formatter.use_locale": True, "text.parse_math": False},
+        {"savefig.bbox": "tight", "figure.autolayout": True, "path.sketch": (1, 100, 2)},
+        {"axes.prop_cycle": mpl.cycler(color=["red"]), "xtick.direction": "in"},
+    ],
+)
+def test_settings_of_the_user_change_no_picture(settings: dict[str, Any]) -> None:
+    """With usetex and no LaTeX, a picture of rows that had been computed ended in a traceback."""
+    picture = curves_picture(rows())
+    plain = svg_text(picture)
+    with mpl.rc_context(settings):
+        assert svg_text(picture) == plain
+        assert mpl.rcParams[next(iter(settings))] == next(iter(settings.values()))
+
+
+def test_a_picture_that_matplotlib_cannot_write_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
+    figure = render_matplotlib(curves_picture(rows()))
+    with pytest.raises(InvalidInput, match=r"cannot draw .*yesterday"):
+        save_figure(figure, tmp_path / "curve.pdf")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_table_without_usable_rows_is_a_sentence() -> None:

@@ -165,3 +165,64 @@ def test_each_place_is_tried_once():
 
     minimise(objective, 0.1, 1e-6)
     assert len(seen) == len(set(seen))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_slow_steady_fall_has_no_limit(sign):
+    """Each step falls by less than the tolerance, and nothing says that it ever ends."""
+    found = minimise(lambda x: Trial(-sign * 2e-7 * math.log(x)), 1.0, 1e-6)
+    assert found.place == Place.EDGE
+
+
+@pytest.mark.parametrize("bottom", [-27.5, -26.6, 26.6])
+def test_trials_stay_within_the_range(bottom):
+    """But for the neighbours of a check, which looks LONGEST_CHECK = 0.3 beyond an end."""
+    seen = []
+
+    def objective(parameter):
+        seen.append(parameter)
+        if parameter == 0:
+            return Trial(1.0)
+        return Trial(0.01 * (math.log(parameter) - bottom) ** 2)
+
+    found = minimise(objective, 1.0, 1e-6, range_=(1e-12, 1e12), limit_at_zero=True)
+    assert math.log(found.parameter) == pytest.approx(bottom, abs=0.01)
+    beyond = max(abs(math.log(parameter)) for parameter in seen if parameter > 0)
+    assert beyond <= math.log(1e12) + 0.3
+
+
+def test_a_failure_before_the_limit_does_not_stop_the_search():
+    """The function is constant at small λ, fails further out, and has another value at the end."""
+    n_trials = 0
+
+    def objective(parameter):
+        nonlocal n_trials
+        n_trials += 1
+        x = math.log(parameter)
+        if 10 < x < 20:
+            return Trial(math.inf)
+        return Trial(1.0 if x < 15 else 0.5)
+
+    found = minimise(objective, 1.0, 1e-6)
+    assert found.trial.value == 0.5
+    assert found.place == Place.EDGE
+    assert n_trials < 50
+
+
+def test_a_valley_before_the_last_trial_is_not_taken_for_the_limit():
+    """Its gap is not filled by widening, since a gap on the other side cannot be."""
+
+    def objective(parameter):
+        x = math.log(parameter)
+        if -19 < x < -5:
+            return Trial(math.inf)
+        if x <= -19:
+            return Trial(0.5 + 1e-7)
+        falling = 0.5 / (1 + math.exp(2 * (x - 12)))
+        valley = -0.3 * math.exp(-((x - 20) ** 2) / 2)
+        return Trial(0.5 + falling + valley)
+
+    scan = tuple(math.exp(x) for x in (-20.0, 5.0, 27.6))
+    found = minimise(objective, 1.0, 1e-6, scan=scan)
+    assert found.place == Place.INSIDE
+    assert math.log(found.parameter) == pytest.approx(20, abs=0.01)

@@ -1,6 +1,7 @@
 """Decay of the error at large α: exponents, constants, and the reduction to two classes."""
 
 import math
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -8,9 +9,11 @@ import pytest
 from scipy.special import ndtr
 
 import polyceptron as pc
-from polyceptron.errors import InvalidInput
+from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics.special import mean_of_maximum
 from polyceptron.questions import asymptotics as room
+from polyceptron.rows import Status
+from polyceptron.students import student_of
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 asymptotics = cache(room.asymptotics)  # two tests ask for the same ones
@@ -157,3 +160,25 @@ def test_the_limit_of_unequal_classes_is_known_to_its_bar():
     tail = pc.asymptotics(clusters, pc.ERM("cross-entropy", 0.1, intercept=True), 400.0)
     off = abs(tail.floor - float(pc.population_floor(clusters).value))
     assert 2e-9 < off < tail.floor_uncertainty < 1e-6
+
+
+def test_an_excess_that_is_below_its_bar_is_no_tail():
+    """Three errors above a known floor by less than they are known to."""
+    alpha, excess = room.RATIO ** np.arange(4.0), 1e-3 / room.RATIO ** np.arange(4.0)
+    unknown = np.full(4, math.nan)
+    points = room._Points(alpha, 0.1 + excess, 0.5 * excess, unknown, unknown, unknown, True)
+    floor = room._Number(0.1, 0.0)
+    assert room._excess_over(floor, points, True).size == pytest.approx(excess)
+    with pytest.raises(ComputationFailed, match="below what the error is known to"):
+        room._excess_over(floor, points._replace(uncertainty=2 * excess), True)
+
+
+def test_a_tail_of_two_classes_that_has_not_set_in_gives_no_constant(monkeypatch):
+    bayes = student_of("bayes")
+    known = bayes.spec.decay(pc.Teacher(3))
+    two = room.asymptotics(pc.Teacher(2))
+    monkeypatch.setattr(room, "asymptotics", lambda *_: two)
+    assert room._exact_constant(pc.Teacher(3), bayes, known).value == 2 * two.constant
+    early = replace(two, status=Status.NOT_CONVERGED)
+    monkeypatch.setattr(room, "asymptotics", lambda *_: early)
+    assert room._exact_constant(pc.Teacher(3), bayes, known) is None

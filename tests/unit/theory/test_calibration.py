@@ -100,7 +100,7 @@ def test_a_temperature_is_undone_by_the_best_one():
 
 def test_sentences():
     noisy = pc.Teacher(2, noise="flips:0.1")
-    with pytest.raises(InvalidInput, match="ask for target 'error'"):
+    with pytest.raises(InvalidInput, match="use target 'error'"):
         pc.optimal_ridge(noisy, "square", 1.0, target="test-loss")
     with pytest.raises(InvalidInput, match="alpha 0"):
         pc.calibration(noisy, pc.BayesOptimal(), 0)

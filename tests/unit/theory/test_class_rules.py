@@ -14,7 +14,8 @@ from polyceptron.lab.spec import parse_spec
 from polyceptron.problem import ESTIMATORS, as_loss, make_estimator
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.students import student_of
-from polyceptron.theory.one_vs_rest import BinaryStudents, SolutionsOverRidge
+from polyceptron.theory.one_vs_rest import SolutionsOverRidge
+from polyceptron.theory.one_vs_rest_equations import BinaryStudents
 
 
 def row(name: str, population: object, alpha: float, ridge: float | None = None) -> dict:

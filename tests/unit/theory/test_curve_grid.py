@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from polyceptron.errors import InvalidInput
 from polyceptron.problem import Perceptron, Teacher
 from polyceptron.questions.drawn_curve import bends, drawn_rows
 from polyceptron.questions.landscape import free_entropy, landscape
-from polyceptron.theory.bayes.fixed_points import crossings, fixed_points
+from polyceptron.rows import Status
+from polyceptron.theory.bayes.fixed_points import _against, crossings, fixed_points
 from polyceptron.theory.bayes.solution_curve import curve_of
 from polyceptron.theory.bayes.transitions import transitions
 
@@ -164,3 +166,16 @@ def test_marks_beyond_the_points_allowed_bring_no_others() -> None:
     marks = np.geomspace(0.3, 9, 8)
     rows = drawn_rows(Teacher(2), "bayes", 0.1, 10, log=True, also=marks, most=6)
     assert len(rows) == 6 + len(marks)
+
+
+def test_an_open_choice_reaches_to_the_rival_with_the_widest_bar() -> None:
+    """The farthest rival is not the one whose error may be farthest off."""
+    point = replace(fixed_points(Teacher(2), 1.0)[0], generalisation_error=0.2, uncertainty=0.01)
+    near = replace(point, generalisation_error=0.3, uncertainty=0.15)
+    far = replace(point, generalisation_error=0.32, uncertainty=0.02)
+    at_fold = replace(point, generalisation_error=0.1, uncertainty=math.inf)
+    reached = _against(point, [near, far, at_fold])
+    assert reached.uncertainty == pytest.approx(0.1 + 0.15)
+    assert reached.other_error == 0.32
+    assert reached.status is Status.UNDECIDED
+    assert _against(point, []) is point

@@ -16,8 +16,14 @@ from polyceptron.problem import (
 )
 from polyceptron.problem.losses.proximal_coordinates import ProximalCoordinates
 from polyceptron.problem.losses.smoothed import Smoothed
-from polyceptron.sides.fields.integrand import PanelsThree, PanelsTwo, ordered_density
+from polyceptron.sides.fields.integrand import (
+    PanelsThree,
+    PanelsTwo,
+    PosteriorScore,
+    ordered_density,
+)
 from polyceptron.sides.fields.points import Points
+from polyceptron.sides.fields.sums import Sums
 
 CHANNELS = [GaussianNoise(), GaussianNoise(0.4), Flips(0.15)]
 NAMES = ("M", "Q", "C", "D", "loss", "error", "mass")
@@ -186,3 +192,35 @@ def test_smoothed_labels_are_seen_whole_where_weights_hardly_cost(V):
         found = rule(Smoothed(0.1), channel, 3, law, 1)
         assert abs(found.mass[0] - 1) < 1e-6
         assert found.doubt(law, 1.0) < 1e-5
+
+
+@pytest.mark.parametrize("rule_class", [PanelsTwo, PanelsThree, Sums, Points])
+def test_every_level_has_its_settings(rule_class):
+    """A search for a root may reach the last level, and reads the tolerance of each."""
+    assert len(rule_class.root_tolerances) == rule_class.n_levels
+    if not rule_class.sampled:
+        assert len(rule_class.floors) == rule_class.n_levels - 1
+
+
+@pytest.mark.parametrize("loss", [CrossEntropy(), SquareLoss()], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("seed", range(3))
+def test_levels_of_three_classes_converge_fast(loss, seed):
+    """Less than the share `left` of a change between two levels is left, if it can be seen."""
+    rng = np.random.default_rng([seed, 3])
+    law = ScalarOrder(*np.exp([rng.uniform(-2, 4), rng.uniform(-3, 5), rng.uniform(-3, 5)]))
+    channel = CHANNELS[seed]
+    averages = [rule(loss, channel, 3, law, level) for level in range(5)]
+    for name in ("M", "Q", "C"):
+        values = np.array([float(part(level, name)[0]) for level in averages])
+        changes = np.abs(np.diff(values))
+        left = np.abs(values - values[-1])[1:]
+        seen = changes[:-1] > 1e-8 * abs(values[-1])
+        assert (left[:-1] <= PanelsThree.left * changes[:-1])[seen].all(), name
+
+
+def test_the_score_of_the_channel_is_a_student_on_the_nishimori_line_only():
+    student = PosteriorScore(GaussianNoise(0.4), 2)
+    known = rule(student, GaussianNoise(0.4), 2, ScalarOrder.bayes(0.3), 2)
+    assert known.M[0] == pytest.approx(known.Q[0], rel=1e-8)
+    with pytest.raises(ValueError, match="m = q = 1 − V"):
+        rule(student, GaussianNoise(0.4), 2, ScalarOrder(1.0, 2.0, 0.3), 2)

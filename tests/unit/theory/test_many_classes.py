@@ -20,7 +20,15 @@ from polyceptron.problem.losses.hard_margin import LabelCone
 from polyceptron.sides.fields.integrand import PanelsThree
 from polyceptron.sides.fields.mode_series import fourier_modes
 from polyceptron.sides.fields.points import Points
-from polyceptron.sides.fields.sums import Sums
+from polyceptron.sides.fields.sums import (
+    NODE_COUNTS,
+    NodeCounts,
+    Sums,
+    _searched_windows,
+    _sum_over_utilities,
+)
+from polyceptron.sides.fields.windows import with_windows
+from polyceptron.sides.fields.winner import label_sources
 from polyceptron.sides.scalar import erm_sides
 from polyceptron.solve.root import Root, jacobian_at
 from polyceptron.theory.dynamics import erm_state_evolution
@@ -170,3 +178,20 @@ def test_two_levels_that_miss_the_same_samples_are_not_believed():
     root = Root(theta, value, jacobian_at(residual, theta, value), True)
     found = next(_smooth_levels(system, root))
     assert abs(found.error - 0.012716) < found.uncertainty
+
+
+@pytest.mark.parametrize("student", [CrossEntropy(), MaxMargin()], ids=lambda student: student.name)
+@pytest.mark.parametrize("seed", range(4))
+def test_guesses_are_within_their_floor(student, seed):
+    """The last levels have the same nodes for guesses: their error is in no change of level."""
+    rng = np.random.default_rng(seed)
+    k = int(rng.choice([4, 10, 100]))
+    log_order = [rng.uniform(-2, 4), rng.uniform(-3, 6), rng.uniform(-3, 5)]
+    order = ScalarOrder(*np.exp(log_order))
+    guess = label_sources(student, Flips(0.2), k, order, 2)[-1]
+    window = _searched_windows(student, Flips(0.2), k, order)[-1]
+    guess, range_of_L = with_windows(guess, guess, window)
+    with np.errstate(all="ignore"):
+        last = _sum_over_utilities(guess, range_of_L, NODE_COUNTS[-1])
+        finer = _sum_over_utilities(guess, range_of_L, NodeCounts(1, 80, 72, 180))
+    np.testing.assert_allclose(last, finer, rtol=Sums.floors[-1], atol=0)

@@ -7,6 +7,11 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.checks import difference_basis
+from polyceptron.sides.matrix.graph import GraphFields
+from polyceptron.sides.matrix.loop import start, unpack
+from polyceptron.sides.matrix.proximal import matrix_pull
+from polyceptron.sides.matrix.proximal_graph import graph_coordinates, proximal_graph
+from polyceptron.theory.erm.unequal_classes import matrix_problem
 
 
 @pytest.mark.parametrize(
@@ -83,3 +88,43 @@ def test_starts_are_for_classes_that_are_alike():
         pc.erm_state_evolution(
             pc.Mixture((0.9, 0.1), separation=1.0), "square", 1.0, start=(0.0, 0.0, 1.0)
         )
+
+
+@pytest.mark.parametrize(
+    ("loss", "k"),
+    [
+        ("cross-entropy", 2),
+        ("cross-entropy", 3),
+        ("squared-hinge", 2),
+        ("squared-hinge", 3),
+        ("max-margin", 2),
+        ("max-margin", 3),
+        ("hinge", 2),
+    ],
+)
+def test_the_graph_has_the_pairs_of_the_proximal_map(loss, k):
+    """Solved proximal points lie on it, and its coordinates give back the fields."""
+    rng = np.random.default_rng(k)
+    r = k - 1
+    omega = 2 * rng.normal(size=(50, r))
+    root = rng.normal(size=(r, r))
+    V = root @ root.T + 0.3 * np.eye(r)
+    c = 0.7
+    loss = pc.ERM(loss).loss
+    pull = matrix_pull(loss, omega, np.full(50, 1), V, np.full(50, c))
+    t = graph_coordinates(loss, 1, pull.point, pull.f, c)
+    pairs = proximal_graph(loss, 1, t, c)
+    np.testing.assert_allclose(pairs.u - pairs.f @ V, omega, atol=1e-5)
+
+
+def test_boxes_refuse_what_they_would_get_wrong():
+    """Four classes, and the hinge of three: a kink ties its gaps."""
+    for population, loss in (
+        (pc.Mixture((0.4, 0.3, 0.2, 0.1), separation=2.0), "cross-entropy"),
+        (pc.Mixture((0.7, 0.2, 0.1), separation=2.0), "hinge"),
+    ):
+        problem = matrix_problem(population, pc.ERM(loss, 0.1), 1.0)
+        with pytest.raises(ValueError, match="two or three classes"):
+            GraphFields(problem, unpack(problem, start(problem)), 0)
+    with pytest.raises(ValueError, match="known for two classes"):
+        proximal_graph(pc.ERM("hinge", 0.1).loss, 0, np.zeros((1, 2)), 1.0)

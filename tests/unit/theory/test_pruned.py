@@ -16,6 +16,7 @@ from polyceptron.cli import app
 from polyceptron.lab.spec import parse_spec
 from polyceptron.lab.tasks import compute_rows, expand
 from polyceptron.problem.channels.kept import KeptLabels, margin_of_share, share_above
+from polyceptron.problem.channels.kept_by_probe import KeptByProbe
 from polyceptron.problem.populations import make_population
 from polyceptron.students import student_of
 
@@ -201,8 +202,15 @@ def test_sample_keeps_the_smallest_margins() -> None:
 
 
 def test_columns_are_read_back() -> None:
-    population = pc.Pruned(pc.Teacher(4, features="power:1.2:50"), 0.25, "easy")
-    assert make_population(**population.columns) == population
+    for population in (
+        pc.Pruned(pc.Teacher(4, features="power:1.2:50"), 0.25, "easy"),
+        pc.Pruned(pc.Teacher(2), 0.25, "hard", 0.8),
+        pc.Pruned(pc.Teacher(2), 0.25, "hard", 0.0),
+    ):
+        assert make_population(**population.columns) == population
+    for words in ("hard", "hard:", "hard:0.5:x", "hard:0.5:0.8:1"):
+        with pytest.raises(pc.InvalidInput, match="must be written hard:SHARE"):
+            make_population("argmax", 2, prune=words)
 
 
 def test_shell_and_sweep(tmp_path: Path) -> None:
@@ -230,12 +238,143 @@ def test_shell_and_sweep(tmp_path: Path) -> None:
     assert all(row["prune"] == "hard:0.5" and row["alpha_kept"] == 2.0 for row in rows)
 
 
+@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize("which", ["hard", "easy"])
+def test_chances_of_labels_that_a_probe_keeps(which: str, across: bool) -> None:
+    """Z by drawn fields, its slopes by differences, and the share that is kept."""
+    rng = np.random.default_rng(2)
+    keep, probe, angle, v, gap = 0.4, 0.7, 0.3, 0.5, 0.8
+    channel = KeptByProbe(keep, which, probe, angle, across)
+    n = 1_000_000
+    along = gap / math.sqrt(2) + math.sqrt(v) * rng.standard_normal(n)
+    off = rng.standard_normal(n)
+    of_probe = math.acos(probe) - angle
+
+    def share(shift_along: float, shift_off: float) -> float:
+        """P(label 1, kept)/keep with both fields shifted; the same draws for all shifts."""
+        x, rest = along + shift_along, off + shift_off
+        g = math.cos(angle) * x - math.sin(angle) * rest
+        h = math.cos(of_probe) * x + math.sin(of_probe) * rest
+        wide = np.abs(h) > channel.margin / math.sqrt(2)
+        kept = wide if which == "easy" else ~wide
+        return float(((g > 0) & kept).mean() / keep)
+
+    law = channel.label_law(np.array([[gap]]), v)
+    spread = 4.5 / keep / math.sqrt(4 * n)
+    assert abs(law.z[0] - share(0.0, 0.0)) < spread
+    step = 0.05
+    shift = (0.0, step) if across else (step, 0.0)
+    change = (share(*shift) - share(-shift[0], -shift[1])) / (2 * step)
+    assert law.slopes[0, 0] * math.sqrt(2) == pytest.approx(change, abs=0.02)
+
+
+@pytest.mark.parametrize("which", ["hard", "easy"])
+def test_probes_between_the_teacher_and_none(which: str) -> None:
+    """A probe of correlation 1 is the teacher; one of 0 knows no labels: it keeps any samples."""
+    by_teacher = row_of(pc.Pruned(pc.Teacher(2), 0.5, which), RULE, 4.0)
+    nearly = row_of(pc.Pruned(pc.Teacher(2), 0.5, which, probe=1 - 1e-9), RULE, 4.0)
+    anything = row_of(pc.Pruned(pc.Teacher(2), 0.5, "random"), RULE, 4.0)
+    blind = row_of(pc.Pruned(pc.Teacher(2), 0.5, which, probe=0.0), RULE, 4.0)
+    for name in ("generalisation_error", "m", "q", "V", "training_loss"):
+        assert nearly[name] == pytest.approx(by_teacher[name], abs=1e-6)
+        assert blind[name] == pytest.approx(anything[name], abs=1e-6)
+    assert blind["uncertainty"] < 1e-6
+
+
+def overlaps_by_quadrature(
+    overlaps: list[float], probe: float, keep: float, alpha: float, ridge: float
+) -> list[float]:
+    """m, its part across, q and V after one round of the square loss on hard samples of k = 2.
+
+    Everything is along the class direction: g is the teacher's field, and the loss (x ∓ 1/√2)²/2.
+    For each ω the fields (g, h) are summed over a grid.
+    """
+    m, p, q, V = overlaps
+    omega = np.linspace(-7, 7, 41) * math.sqrt(q)
+    weight = norm.pdf(omega, scale=math.sqrt(q)) * (omega[1] - omega[0])
+    g = np.linspace(0, 7, 421)[:, None]  # label 1; label 2 is its mirror image
+    on_edge = np.where(g == 0, 0.5, 1.0)
+    c = norm.ppf((1 + keep) / 2)
+    h = np.linspace(-c, c, 161)[None]
+    inside = np.where(np.abs(h) == c, 0.5, 1.0)
+    rest = math.sqrt(1 - probe**2)
+    off = (h - probe * g) / rest  # the field across the teacher
+    area = (g[1, 0] - g[0, 0]) * (h[0, 1] - h[0, 0]) / rest
+    residual = np.eye(2) - np.outer([m, p], [m, p]) / q
+    inverse = np.linalg.inv(residual)
+    norm_of_density = area / (2 * math.pi * math.sqrt(np.linalg.det(residual)))
+    totals = np.zeros(4)
+    for x, w in zip(omega, weight, strict=True):
+        u, t = g - m / q * x, off - p / q * x
+        exponent = inverse[0, 0] * u * u + 2 * inverse[0, 1] * u * t + inverse[1, 1] * t * t
+        density = 2 * w * norm_of_density * np.exp(-0.5 * exponent) * on_edge * inside
+        f = (1 / math.sqrt(2) - x) / (1 + V)
+        pulls = [f * ((inverse[0, 0] * u + inverse[0, 1] * t) * density).sum()]
+        pulls.append(f * ((inverse[0, 1] * u + inverse[1, 1] * t) * density).sum())
+        totals += [*pulls, f * f * density.sum(), density.sum() / (1 + V)]
+    m_hat, p_hat, q_hat, V_hat = alpha * totals
+    V = 1 / (ridge + V_hat)
+    return [m_hat * V, p_hat * V, (m_hat**2 + p_hat**2 + q_hat) * V * V, V]
+
+
+def test_the_equations_of_a_probe_by_another_quadrature() -> None:
+    """Iterated on a grid of all three fields, the plain equations have the same fixed point."""
+    alpha, keep, probe, ridge = 4.0, 0.5, 0.6, 0.5
+    row = row_of(pc.Pruned(pc.Teacher(2), keep, "hard", probe), pc.ERM("square", ridge), alpha)
+    overlaps = [row["m"], 0.0, row["q"], row["V"]]
+    for _ in range(25):
+        overlaps = overlaps_by_quadrature(overlaps, probe, keep, alpha, ridge)
+    m, p, q, V = overlaps
+    assert abs(p) > 0.01  # the student has learned of the probe as well
+    assert [row["m"], row["q"], row["V"]] == pytest.approx([m, q, V], rel=1e-4)
+
+
+@pytest.mark.parametrize(("which", "probe"), [("hard", 0.9), ("easy", 0.6)])
+@pytest.mark.parametrize("features", ["isotropic", "levels:3x0.25,0.333x0.75"])
+def test_fits_to_samples_that_a_probe_keeps(which: str, probe: float, features: str) -> None:
+    alpha, d, runs = 5.0, 300, 20
+    population = pc.Pruned(pc.Teacher(2, features=features), 0.5, which, probe)
+    theory = row_of(population, RULE, alpha)
+    assert theory["uncertainty"] < 1e-5
+    assert theory["alpha_kept"] == 2.5
+    drawn = [student_of(RULE).simulate(population, alpha, d, seed)[0] for seed in range(runs)]
+    for name in ("m", "q", "generalisation_error", "training_error", "training_loss"):
+        values = np.array([row[name] for row in drawn])
+        error = values.std(ddof=1) / math.sqrt(runs)
+        allowed = 4.5 * error + 3 / d * (1 + abs(theory[name]))
+        assert abs(values.mean() - theory[name]) < allowed, (name, values.mean(), theory[name])
+
+
+def test_both_ends_of_alpha_with_a_probe() -> None:
+    for which in ("hard", "easy"):
+        population = pc.Pruned(pc.Teacher(2), 0.5, which, 0.8)
+        assert row_of(population, RULE, 0.0)["generalisation_error"] == pytest.approx(0.5)
+        assert row_of(population, RULE, 1e-3)["generalisation_error"] > 0.48
+        last = row_of(population, RULE, 1e5)
+        assert last["generalisation_error"] < 1e-3
+        assert last["status"] == "ok"
+
+
+def test_scores_with_a_probe() -> None:
+    """Test losses of fresh samples are those of the student at the teacher's own angle."""
+    nearly = pc.Pruned(pc.Teacher(2), 0.5, "hard", 1 - 1e-9)
+    one = student_of(RULE).order_parameters(nearly, 4.0)
+    two = student_of(RULE).order_parameters(pc.Pruned(pc.Teacher(2), 0.5, "hard"), 4.0)
+    assert one.order.tau == pytest.approx(two.order.tau, rel=1e-5)
+    row = row_of(pc.Pruned(pc.Teacher(2), 0.5, "hard", 0.7), RULE, 4.0)
+    seen = student_of(RULE).order_parameters(pc.Pruned(pc.Teacher(2), 0.5, "hard", 0.7), 4.0)
+    assert seen.order.m == pytest.approx(row["m"], rel=1e-9)
+    assert seen.order.q == row["q"]
+
+
 WRONG = [
     ({"keep": 0.0}, "above 0"),
     ({"keep": 1.5}, "at most 1"),
     ({"keep": "half"}, "at most 1"),
     ({"which": "odd"}, "'hard', 'easy' or 'random'"),
-    ({"probe": 0.5}, "probe"),
+    ({"probe": 0.5}, "a probe below 1 takes two classes, got probe = 0.5 and 3 classes"),
+    ({"probe": 1.5}, "must be a number from 0 to 1, got 1.5"),
+    ({"probe": "teacher"}, "must be a number from 0 to 1, got 'teacher'"),
 ]
 
 
@@ -247,7 +386,7 @@ def test_bad_input(given: dict[str, object], words: str) -> None:
 
 def test_refused() -> None:
     for teacher in (pc.Teacher(3, noise="flips:0.1"), pc.Teacher(3, biases=(1, 0, 0)), 3):
-        with pytest.raises(pc.InvalidInput, match="classes are alike"):
+        with pytest.raises(pc.InvalidInput, match="equal classes"):
             pc.Pruned(teacher)
     population = pc.Pruned(pc.Teacher(3))
     for rule in ("bayes", "class-means", "lda", "one-vs-rest", "sgd:1"):
@@ -257,6 +396,10 @@ def test_refused() -> None:
             student_of(rule).simulate(population, 1.0, 20, 0)
     with pytest.raises(pc.InvalidInput, match="intercept"):
         row_of(population, pc.ERM(intercept=True), 1.0)
+    by_probe = pc.Pruned(pc.Teacher(2), probe=0.8)
+    for rule in (pc.ERM(ridge="optimal"), pc.ERM("square", penalty="elastic-net:0.1:0.1")):
+        with pytest.raises(pc.InvalidInput, match="a ridge that is a number"):
+            row_of(by_probe, rule, 1.0)
     with pytest.raises(pc.InvalidInput):
         pc.erm_fixed_point(population, RULE, 1.0)
     with pytest.raises(pc.InvalidInput):

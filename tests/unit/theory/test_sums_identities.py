@@ -133,7 +133,7 @@ def test_classes_far_behind_may_be_left_out(loss: str) -> None:
         as_loss(loss).coordinates,
         as_channel("none"),
     )
-    few, half = points._felt(own, channel, k, law), k // 2
+    few, half = points._n_classes_that_count(own, channel, k, law), k // 2
     assert few < half
 
     def averages(near: int | None, kept: int) -> Averages:
@@ -147,4 +147,5 @@ def test_classes_far_behind_may_be_left_out(loss: str) -> None:
     for one, other in zip(some, every, strict=True):
         spread = math.hypot(one.std(ddof=1), other.std(ddof=1)) / 4
         assert abs(one.mean() - other.mean()) < 5 * spread
-    assert points._felt(as_loss("smoothed:0.1").coordinates, channel, k, law) == k - 1
+    smoothed = as_loss("smoothed:0.1").coordinates
+    assert points._n_classes_that_count(smoothed, channel, k, law) == k - 1

@@ -154,6 +154,13 @@ def test_no_constant_is_claimed_where_two_classes_do_not_tell():
     assert pc.asymptotics(pc.Teacher(2), "bayes").exact_constant is None
 
 
+def test_bars_reach_to_exact_values_that_agree():
+    """Six points up to α = 1010: the local exponents still turn there."""
+    tail = pc.asymptotics(pc.Teacher(3, noise="flips:0.1364"), pc.ERM("hinge", 2.66), 1010.0)
+    assert tail.status == "ok"
+    assert abs(tail.exponent - tail.exact_exponent) <= tail.exponent_uncertainty
+
+
 def test_a_wrong_exact_value_is_noticed(monkeypatch):
     monkeypatch.setattr(ClassMeans, "decay", lambda self, teacher: Decay(0.5, 0.6909883))
     tail = pc.asymptotics(pc.Teacher(3), "class-means")

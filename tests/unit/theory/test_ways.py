@@ -9,7 +9,16 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
-from polyceptron.problem import Conjugates, CrossEntropy, MaxMargin, Ridge, ScalarOrder, SquareLoss
+from polyceptron.problem import (
+    Conjugates,
+    CrossEntropy,
+    MaxMargin,
+    Ridge,
+    ScalarOrder,
+    SoftmaxNoise,
+    SquareLoss,
+    Teacher,
+)
 from polyceptron.problem.spectrum import Spectrum, isotropic
 from polyceptron.sides.scalar import erm_sides
 from polyceptron.theory.dynamics import rounds
@@ -143,3 +152,11 @@ def test_square_training_loss_of_correlated_features_by_simulation():
         losses.append(((X @ fit - target) ** 2).sum(1).mean() / 2)
     spread = np.std(losses, ddof=1) / math.sqrt(len(losses))
     assert abs(np.mean(losses) - solve(problem, 1e-8).training_loss) < 4 * spread + 1e-3
+
+
+def test_bars_of_random_points_count_what_chances_of_labels_are_off(monkeypatch):
+    """The softmax law is a table, whose error is no part of the spread of replicates."""
+    problem = erm_sides(Teacher(4, noise=SoftmaxNoise(1.5)), CrossEntropy(), 0.1, 3.0).by_points()
+    exact = solve(problem, 1e-2).uncertainty
+    monkeypatch.setattr(SoftmaxNoise, "accuracy", 0.3)
+    assert solve(problem, 1e-2).uncertainty > max(exact, 0.3)

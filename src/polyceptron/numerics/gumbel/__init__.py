@@ -12,6 +12,7 @@ from polyceptron.numerics.gumbel.three_classes import three_softmax as three_sof
 from polyceptron.numerics.gumbel.utility import Utility as Utility
 from polyceptron.numerics.gumbel.utility import UtilityTable as UtilityTable
 from polyceptron.numerics.gumbel.utility import utility_grid as utility_grid
+from polyceptron.numerics.gumbel.utility import utility_range as utility_range
 from polyceptron.numerics.gumbel.utility import utility_table as utility_table
 from polyceptron.numerics.gumbel.utility import utility_values as utility_values
 from polyceptron.numerics.gumbel.winning import integrate_utilities as integrate_utilities

@@ -87,11 +87,17 @@ def _mean_over_gumbel(y: Array, s: float) -> Utility:
     return Utility(log_total + math.log(GUMBEL_STEP), mean / s, slope / s**2)
 
 
+def utility_range(s: float) -> tuple[float, float]:
+    """Return the ends between which F′ is not nothing."""
+    low = -WIDTHS_TO_THE_LEFT * math.hypot(1.0, s)
+    high = min(0.5 * s * s, NORMAL_REACH * s) + DECAY_LENGTHS_TO_THE_RIGHT
+    return low, high
+
+
 def utility_grid(s: float, step: float) -> Array:
     """Return even points over all of F at s; `step` is in units of √(1 + s²)."""
     width = math.hypot(1.0, s)
-    low = -WIDTHS_TO_THE_LEFT * width
-    high = min(0.5 * s * s, NORMAL_REACH * s) + DECAY_LENGTHS_TO_THE_RIGHT
+    low, high = utility_range(s)
     return np.linspace(low, high, math.ceil((high - low) / (step * width)) + 1)
 
 

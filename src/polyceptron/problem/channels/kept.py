@@ -75,7 +75,7 @@ class KeptLabels(Channel):
     which: Kept
     name: str = field(init=False, default="")
 
-    noiseless: ClassVar[bool] = True  # type: ignore[misc]
+    noiseless = True
     selects: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -26,6 +26,7 @@ from polyceptron.problem.channels.channel import Channel, UtilityLaw
 _CHUNK = 400_000  # numbers of a table of levels held at once
 _RATIO = 1.06  # between neighbouring s, where every sample has a variance of its own
 _SMALLEST_S = 1e-3
+_FEW_VALUES = 1500  # of F: integrating each takes less time than a table
 _WIDE = 3.3  # s from which the logistic part is the narrower one
 _LOGISTIC_STEP = 0.55  # poles at ±iπ leave e^{−2π²/step}, 3e-16, of the rule over it
 
@@ -166,14 +167,18 @@ class SoftmaxNoise(Channel):
     def utility_law(self, variance: float) -> UtilityLaw:
         """Return the law of a Gumbel plus a normal variable, in units of the fields."""
         b = self.slope
-        table = gumbel.utility_table(b * math.sqrt(variance + self.variance))
+        s = b * math.sqrt(variance + self.variance)
+        low, high = gumbel.utility_range(s)
 
         def values(y: Array) -> tuple[Array, Array]:
             """Return ln F(βy) and its slope, both of the shape of y."""
-            log_cdf, hazard = table.first(b * y, 2)
+            if y.size <= _FEW_VALUES:
+                direct = gumbel.utility_values(b * y.ravel(), s)
+                return direct.log_cdf.reshape(y.shape), b * direct.hazard.reshape(y.shape)
+            log_cdf, hazard = gumbel.utility_table(s).first(b * y, 2)
             return log_cdf, b * hazard
 
-        return UtilityLaw(table.y[0] / b, table.y[-1] / b, values)
+        return UtilityLaw(low / b, high / b, values)
 
     def utility_signal(self, n_classes: int) -> float:
         """Return c from k ∫ F^{k−2} F′² dC at the variance of the blurred fields."""

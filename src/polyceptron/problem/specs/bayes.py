@@ -19,7 +19,7 @@ class BayesOptimal(Estimator):
     'bayes'
     """
 
-    name: ClassVar[str] = "bayes"  # type: ignore[misc]
+    name = "bayes"
     source: ClassVar[str] = "amp"
     branches: ClassVar[bool] = True
     calibrated: ClassVar[bool] = True
@@ -42,5 +42,5 @@ class PosteriorAverage(BayesOptimal):
     which averages the posterior's answers; it is too sure of them, by the V that it leaves out.
     """
 
-    name: ClassVar[str] = "average"  # type: ignore[misc]
+    name = "average"
     calibrated: ClassVar[bool] = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -82,9 +82,9 @@ class ERM(Estimator):
         separable data, minimum-norm interpolation for the square loss); 'optimal' for the λ of
         least generalisation error at each α. By default 0.1, and 0 for a loss that takes none.
     penalty : str or Penalty, optional
-        In place of the ridge; 'ridge:0.1' is the ridge 0.1.
+        A penalty instead of the ridge; 'ridge:0.1' is the ridge 0.1.
     intercept : bool
-        Whether b (k,) is fitted too, without a ridge; else it is 0.
+        Whether to fit b (k,) too, without a ridge; otherwise b is 0.
     class_weight : 'balanced', sequence or dict, optional
         c_y, by which the loss of a sample of class y counts: a number for each class, {class: c}
         (others count once), or 'balanced' for 1/(k P(y)). By default 1.
@@ -212,7 +212,7 @@ class ERM(Estimator):
         no_fields = np.zeros((1, teacher.n_classes))
         if loss.scale_free or loss.probabilities(no_fields) is None:
             return None
-        return loss.probabilities  # type: ignore[return-value]  # asked above
+        return cast(Probabilities, loss.probabilities)
 
     def decay(self, teacher: AnyTeacher) -> Decay | None:
         """Return the decay of the loss; noise of labels makes p = 1, or 1/2 where it is sharp."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -126,7 +126,7 @@ class DiscriminantAnalysis(RidgeRule):
     {'estimator': 'lda', 'ridge': 0.5}
     """
 
-    name: ClassVar[str] = "lda"  # type: ignore[misc]
+    name = "lda"
     explicit = True
 
     def decay(self, teacher: AnyTeacher) -> Decay | None:
@@ -142,7 +142,7 @@ class ClassMeans(Estimator):
     Bayes-optimal for mixtures of equal shares and one variance.
     """
 
-    name: ClassVar[str] = "class-means"  # type: ignore[misc]
+    name = "class-means"
     explicit = True
 
     def decay(self, teacher: AnyTeacher) -> Decay | None:

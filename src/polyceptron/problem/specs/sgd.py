@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -102,7 +102,7 @@ class SGD(Estimator):
         """Return the class probabilities that the loss gives to fields, None if it gives none."""
         if self.loss.probabilities(np.zeros((1, teacher.n_classes))) is None:
             return None
-        return self.loss.probabilities  # type: ignore[return-value]  # asked in the line above
+        return cast(Probabilities, self.loss.probabilities)
 
 
 def read_sgd(text: str) -> SGD:
@@ -136,8 +136,8 @@ def read_sgd(text: str) -> SGD:
 def _misspelt(text: str) -> InvalidInput:
     """Return the error of a rule that is not written as one."""
     return InvalidInput(
-        f"the estimator 'sgd{text}' must be written sgd:RATE, with a loss in brackets and "
-        "':decay:SCALE' or ':batch:SIZE' behind the rate where these are wanted"
+        f"the estimator 'sgd{text}' must be written sgd:RATE, as in sgd:1, sgd[square]:0.5, "
+        "sgd:2:decay:4 or sgd:1:batch:8"
     )
 
 

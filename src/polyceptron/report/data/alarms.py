@@ -10,7 +10,7 @@ import pandas as pd
 from sklearn.model_selection import StratifiedKFold, cross_val_score, train_test_split
 from sklearn.tree import DecisionTreeClassifier
 
-from polyceptron.numerics import AnyArray
+from polyceptron.numerics import AnyArray, Array
 from polyceptron.report.data.columns import Column
 from polyceptron.report.data.reading import Table
 
@@ -21,7 +21,7 @@ SAMPLES_FOR_LEAKS = 2000  # drawn of more
 FEWEST_SAMPLES_FOR_LEAKS = 50  # below, a column may decide the label by chance
 FOLDS_FOR_LEAKS = 3
 LEAVES_PER_CLASS = 4  # of the tree that decides by one column
-# A value so many times as far from the median as the median distance is wild.
+# A value so many times as far from the median as others are is wild.
 WILD_DISTANCE = 1e6
 FEWEST_PER_CLASS = 5
 LARGE_C = 1e6  # on features of variance 1
@@ -119,17 +119,32 @@ def _wild_values(table: Table) -> list[Alarm]:
             continue
         values = table.X[name].to_numpy(dtype=float)
         distance = np.abs(values - np.nanmedian(values))
-        typical = np.nanmedian(distance)
         farthest = int(np.nanargmax(distance))
-        if typical > 0 and distance[farthest] > WILD_DISTANCE * typical:
+        if distance[farthest] > WILD_DISTANCE * _typical_distance(distance):
             wild.append(f"{name} ({values[farthest]:.6g} in data row {farthest + 1})")
     if not wild:
         return []
     text = (
-        f"Wild values: {_listed(wild)}; each is a million times as far from the median as half of "
-        "the values are. Check whether they stand for something else."
+        f"Wild values: {_listed(wild)}; each is a million times as far from the median as other "
+        "values are. Check whether they stand for something else."
     )
     return [Alarm("wild", text)]
+
+
+def _typical_distance(distance: Array) -> float:
+    """Return the median distance from the median of a column, never 0.
+
+    Where most values are the median itself it is that of the others without the farthest, and 1
+    where there is no other.
+    """
+    known = distance[np.isfinite(distance)]
+    median = float(np.median(known))
+    if median > 0:
+        return median
+    others = np.sort(known[known > 0])[:-1]
+    if others.size:
+        return float(np.median(others))
+    return 1.0
 
 
 def _rare_classes(y: AnyArray) -> list[Alarm]:

@@ -114,9 +114,12 @@ def _as_dates(column: Column) -> Column | None:
 
 
 def column_values(column: Column, role: str) -> NDArray[Any]:
-    """Return numbers as doubles, and categories as text with None where there is nothing."""
+    """Return numbers as doubles, and categories as text with None where there is nothing.
+
+    Blanks around the text are left out.
+    """
     if role == CATEGORY:
-        return np.array([None if pd.isna(v) else str(v) for v in column], dtype=object)
+        return np.array([None if pd.isna(v) else str(v).strip() for v in column], dtype=object)
     if not _holds_numbers(column):
         seen = column.dropna()
         days = days_since_first(seen)

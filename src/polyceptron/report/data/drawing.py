@@ -16,6 +16,7 @@ MARK = pic.CYCLE[1]
 GREY = "#7a7a7a"
 LEAST_EIGENVALUE = 1e-6  # that is drawn on a logarithmic axis
 HEIGHT = 2.6  # inches
+A_DECADE = 10.0  # a logarithmic axis needs so large a ratio for ticks that can be read
 
 
 class Drawing(NamedTuple):
@@ -111,8 +112,11 @@ def _ridge_panel(measured: Measured) -> pic.Panel:
     """Return the held-out log-loss against the ridge."""
     mark = pic.Mark(measured.numbers["ridge"], dash="dash", colour=MARK)
     scores = _line(measured.tables["ridge"], "ridge", "score")
+    scale = "linear"
+    if max(scores.y) > A_DECADE * min(scores.y):
+        scale = "log"
     return pic.Panel(
-        (scores,), pic.Axis("ridge *λ*", "log"), pic.Axis("log-loss, held out", "log"), (mark,)
+        (scores,), pic.Axis("ridge *λ*", "log"), pic.Axis("log-loss, held out", scale), (mark,)
     )
 
 

@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -223,31 +223,62 @@ class _Measurement:
         self._test_features(fit)
 
     def _test_features(self, fit: ERMClassifier) -> None:
-        """Test each feature given all others; the largest weights go to a table."""
+        """Test each feature given all others; the weights that matter most go to a table.
+
+        The columns of a category are one test.
+        """
+        codes = self.codes_of_categories()
         try:
-            tests = fit.feature_tests(self.encoded, self.table.y)
+            each = fit.feature_tests(self.encoded, self.table.y)
+            together = each
+            if codes:
+                together = fit.feature_tests(self.encoded, self.table.y, joint=codes)
         except InvalidInput as error:
             self.tables["weights"] = []
+            self.tables["features"] = []
             self.numbers |= {"untested": str(error), "features_that_matter": None}
             return
+        q_values = together["q_value"].to_dict()
+        for name, columns in codes.items():
+            q_values |= dict.fromkeys(columns, q_values[name])
         rows: list[Row] = []
         scale = self.encoded.std(ddof=0)
-        for column in tests.columns[tests.columns.str.startswith("weight_")]:
+        for column in each.columns[each.columns.str.startswith("weight_")]:
             name = column.removeprefix("weight_")
-            weight = tests[column] * scale
-            half = HALF_WIDTH_95 * tests[f"standard_error_{name}"] * scale
+            weight = each[column] * scale
+            half = HALF_WIDTH_95 * each[f"standard_error_{name}"] * scale
             rows += _rows(
-                feature=tests.index,
+                feature=each.index,
                 **{"class": name},
                 weight=weight,
                 low=weight - half,
                 high=weight + half,
-                q_value=tests["q_value"],
+                q_value=[q_values[feature] for feature in each.index],
             )
         known = [row for row in rows if not math.isnan(row["weight"])]
-        self.tables["weights"] = sorted(known, key=_size_of_weight)[:MOST_WEIGHTS]
-        n_matter = int((tests["q_value"] < FALSE_DISCOVERIES).sum())
-        self.numbers |= {"untested": "", "features_that_matter": n_matter}
+        self.tables["weights"] = sorted(known, key=_order_of_weights)[:MOST_WEIGHTS]
+        tested = ["degrees_of_freedom", "statistic", "p_value", "q_value", "reason"]
+        self.tables["features"] = _rows(feature=together.index, **together[tested])
+        self.numbers |= {
+            "untested": "",
+            "features_tested": len(together),
+            "features_that_matter": int((together["q_value"] < FALSE_DISCOVERIES).sum()),
+        }
+
+    def codes_of_categories(self) -> dict[str, list[str]]:
+        """Return the encoded columns of each category, of those that vary."""
+        if not self.table.categories:
+            return {}
+        codes = {}
+        encode = self.table.encoder().fit(self.table.X).transformers_[1][1]
+        encoded = encode.get_feature_names_out(list(self.table.categories))
+        levels = [len(values) - 1 for values in encode[-1].categories_]
+        ends = np.cumsum(levels)
+        for name, first, last in zip(self.table.categories, ends - levels, ends, strict=True):
+            columns = [column for column in encoded[first:last] if column in self.encoded]
+            if columns:
+                codes[name] = columns
+        return codes
 
     def measure_curve(self) -> None:
         """Measure held-out error, log-loss and calibration at growing training sizes."""
@@ -301,8 +332,6 @@ class _Measurement:
             scores,
             least=half_a_mistake,
             n_samples=n,
-            fold=found.fold,
-            seed=self.seed,
         )
         low, high = law.band(ahead)
         mean = scores.mean(1)
@@ -329,6 +358,7 @@ class _Measurement:
                 f"{name}_{when}_low": row["low"],
                 f"{name}_{when}_high": row["high"],
             }
+        self.numbers[f"{name}_by_laws"] = law.exponent.weight_of_laws
         for law_name, share in law.weights.items():
             self.numbers[f"{name}_by_{law_name}"] = share
 
@@ -456,9 +486,10 @@ class _Measurement:
         self.tables["twins"] = _rows(**{str(name): compared.frame[name] for name in compared.frame})
 
 
-def _size_of_weight(row: Row) -> float:
-    """Sort key: the largest weight first."""
-    return -abs(row["weight"])
+def _order_of_weights(row: Row) -> tuple[bool, float]:
+    """Sort key: features that matter first, and of these the largest weight."""
+    matters = row["q_value"] < FALSE_DISCOVERIES
+    return not matters, -abs(row["weight"])
 
 
 def _error_of_row(row: Row) -> float:
@@ -477,5 +508,4 @@ def _binomial_error(share: Any, n: Any) -> Array:
 
 def _rows(**columns: Any) -> list[Row]:
     """Return columns as rows of plain Python values."""
-    rows: list[Row] = pd.DataFrame(columns).to_dict("records")  # type: ignore[assignment]
-    return rows
+    return cast(list[Row], pd.DataFrame(columns).to_dict("records"))

@@ -22,6 +22,7 @@ FOLDED = "Theory: which Gaussian model describes the data"
 MOST_CLASSES_SHOWN = 12  # up to which the confusion matrix is shown
 WIDTH = 80  # columns of text
 WIDEST_CELL = 32  # of text
+SMALLEST_Q_SHOWN = 1e-16
 COLUMNS_KEPT = 3  # of a table that is too wide for a terminal
 
 Grid = list[list[str]]
@@ -64,9 +65,16 @@ def _rivals(rivals: Sequence[Row]) -> Grid:
 def _weights(weights: Sequence[Row]) -> Grid:
     grid = [["feature", "class", "weight", "from", "to", "q"]]
     for row in weights:
-        numbers = [f"{row[name]:.3g}" for name in ("weight", "low", "high", "q_value")]
-        grid.append([row["feature"], row["class"], *numbers])
+        numbers = [f"{row[name]:.3g}" for name in ("weight", "low", "high")]
+        grid.append([row["feature"], row["class"], *numbers, _q_value(row["q_value"])])
     return grid
+
+
+def _q_value(q: float) -> str:
+    """Return a q-value as text; below the rounding of doubles it only says that it is small."""
+    if q < SMALLEST_Q_SHOWN:
+        return f"< {SMALLEST_Q_SHOWN:.0e}"
+    return f"{q:.2g}"
 
 
 def report_text(measured: Measured, width: int = WIDTH) -> str:

@@ -133,11 +133,11 @@ def read_samples(
     if features.shape[1] == 0:
         raise InvalidInput("there are no features: every column is the target or dropped")
     columns = _sorted_columns(features, keep)
-    is_kept = _kept_rows(columns.used, missing)
+    is_kept = _kept_rows(columns.used, frame[target], missing)
     used = columns.used[is_kept]
     labels = frame[target][is_kept]
     if given.is_text and labels.dtype == object:  # pandas may read a part as numbers
-        labels = labels.map(str, na_action="ignore")
+        labels = labels.map(_bare_text, na_action="ignore")
     holes = _missing_counts(used)
     X = {str(name): column_values(used[name], columns.roles[str(name)]) for name in used}
     complaints = [
@@ -183,11 +183,11 @@ def _open(source: Path | pd.DataFrame, target: str | None) -> _Source:
     return _Source(source.name, read_frame(source, target), kind in TEXT_KINDS, target)
 
 
-def _kept_rows(used: pd.DataFrame, missing: str) -> NDArray[np.bool_]:
+def _kept_rows(used: pd.DataFrame, labels: Column, missing: str) -> NDArray[np.bool_]:
     """Return which rows (n,) are used: without "drop-rows" all of them."""
     is_kept = np.full(len(used), True)
     if missing == "drop-rows":
-        is_kept = used.notna().all(axis=1).to_numpy()
+        is_kept = used.notna().all(axis=1).to_numpy() & ~_is_blank(labels)
     if len(used.columns) and not is_kept.any():
         raise InvalidInput("every row has missing values: give --missing fill, or --drop")
     return is_kept
@@ -231,12 +231,17 @@ def _sorted_columns(features: pd.DataFrame, keep: Sequence[str]) -> _Columns:
     return _Columns(features.drop(columns=list(left_out)), roles, left_out, understood)
 
 
+def _bare_text(value: Any) -> str:
+    """Return a value as text without blanks around it, which tables of aligned columns have."""
+    return str(value).strip()
+
+
 def _plain_labels(labels: Column) -> NDArray[Any]:
-    """Return numbers as they are, and anything else as text."""
+    """Return numbers as they are, and anything else as text without blanks around it."""
     y = labels.to_numpy()
     if y.dtype.kind in "iufb":
         return y
-    return y.astype(str)
+    return np.char.strip(y.astype(str))
 
 
 def _check_names(frame: pd.DataFrame, name: str, target: str | None, others: Sequence[str]) -> str:
@@ -296,11 +301,11 @@ def _nothing_left(X: Mapping[str, NDArray[Any]], left_out: Mapping[str, str]) ->
 
 def _wrong_labels(column: Column, name: str, keep: Sequence[str]) -> list[str]:
     """Return all that is wrong with the target."""
-    blank = (column.isna() | column.astype(str).str.strip().eq("")).to_numpy()
+    blank = _is_blank(column)
     if blank.any():
         return [
             f"the target {name!r} has {blank.sum()} missing values, the first in data row "
-            f"{blank.argmax() + 1}: drop those rows first"
+            f"{blank.argmax() + 1}: drop those rows first, or give --missing drop-rows"
         ]
     y = column.to_numpy()
     if name not in keep and _is_a_quantity(y):
@@ -314,6 +319,11 @@ def _wrong_labels(column: Column, name: str, keep: Sequence[str]) -> list[str]:
     except InvalidInput as error:
         return [str(error)]
     return _rare_classes(y, name)
+
+
+def _is_blank(labels: Column) -> NDArray[np.bool_]:
+    """Return which labels (n,) are missing or have no letter."""
+    return np.asarray(labels.isna() | labels.astype(str).str.strip().eq(""), dtype=bool)
 
 
 def _is_a_quantity(y: NDArray[Any]) -> bool:

@@ -92,7 +92,7 @@ def _summary(v: Numbers) -> dict[str, bool]:
 
 def _has_enough_data(v: Numbers) -> bool:
     """Return whether ten times the data change the error by less than its standard error."""
-    return bool(v["error_now"] - v["error_tenfold_low"] < v["error_se"])
+    return bool(v["error_now"] - v["error_tenfold"] < v["error_se"])
 
 
 def _data(v: Numbers) -> dict[str, bool]:

@@ -32,7 +32,7 @@ Json = Any
 FIGURES = tuple(layout.HEIGHTS)
 # Settings that other settings may change.
 MOVED = ("alpha", "shown", "simulation", *NUMBERS.values())
-OLD_FIGURES = " The figures still show the settings before this."
+OLD_FIGURES = " The figures still show the previous settings."
 LARGEST_STAMP = 2**53  # up to which JavaScript counts exactly
 
 

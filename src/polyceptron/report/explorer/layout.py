@@ -324,7 +324,9 @@ def _settings(maker: _ControlMaker) -> Component:
         ),
         _group(
             "Estimators",
-            *maker.controls("estimators", "epsilon", "penalty", "l1", "ridge_rule", "ridge"),
+            *maker.controls(
+                "estimators", "epsilon", "rate", "penalty", "l1", "ridge_rule", "ridge"
+            ),
             *maker.controls("intercept", "class_weight"),
         ),
         _group(

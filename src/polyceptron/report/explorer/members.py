@@ -83,6 +83,13 @@ PENALTY_FORMS = {
 }
 
 
+def setting_of_number(student: Member) -> str:
+    """Return the setting that has the number of a student: the rate of SGD, or that of its loss."""
+    if student.parameter == "rate":
+        return "rate"
+    return "epsilon"
+
+
 def _methods() -> dict[str, str]:
     """Return the estimator of each method of simulation; that of Bayes is message passing."""
     methods = {}

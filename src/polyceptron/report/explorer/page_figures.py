@@ -32,16 +32,21 @@ LEAST_CUT = 50.0
 CUT = 20.0
 # A calibration error of 0, counted in 15 bins on TEST_SAMPLES samples, is at most this by chance.
 CHANCE = 0.015
-CLASS_DASHES = ("solid", "dash", "dot", "dashdot")
+CLASS_DASHES = {
+    "solid": "solid",
+    "dash": "dashed",
+    "dot": "dotted",
+    "dashdot": "dash-dotted",
+}  # by class, and again from the fifth: the dash, and its name
 PHASES = (
     "perfect learning is impossible here",
-    "hard phase: perfect learning is best, AMP stays behind",
+    "hard phase: AMP misses perfect learning",
     "easy phase: AMP learns perfectly",
 )
 NOISY_PHASES = (
-    "little is learnt: the best error has not jumped down yet",
-    "hard phase: the best error is low, AMP stays behind",
-    "easy phase: AMP reaches the best error",
+    "the lowest possible error has not jumped yet",
+    "hard phase: AMP misses the lowest error",
+    "easy phase: AMP reaches the lowest error",
 )
 BARRIER = (
     "Each symbol is a fixed point. Message passing climbs from q = 0 to the first maximum. A "
@@ -125,18 +130,30 @@ def order_figure(
     """Draw the order parameters, or what else the page asks for, against α."""
     colours = _colours(curves, simulations)
     runs = [run for run in simulations if run.rows]
-    title = state.words("shown")
+    label = state.words("shown")
+    title = ""
     if state.shown == "overlaps":
-        title = "q (solid), m (dash-dotted)"
+        label = "q (solid), m (dash-dotted)"
         traces = [*_overlap_lines(curves, colours), *_overlap_symbols(runs, colours)]
     elif state.shown == "recall":
         traces = []
-        for label in range(state.teacher.n_classes):
-            traces += _class_traces(state, curves, runs, colours, label)
+        title = _names_of_dashes(state.teacher.n_classes)
+        for number in range(state.teacher.n_classes):
+            traces += _class_traces(state, curves, runs, colours, number)
     else:
         traces = list(_quantity_traces(state, curves, runs, colours))
-    panel = pic.Panel(tuple(traces), _across(state, simulations), _vertical(title, state, traces))
-    return _figure(panel, state)
+    x = _across(state, simulations)
+    y = _vertical(label, state, traces)
+    return _figure(pic.Panel(tuple(traces), x, y, title=title), state)
+
+
+def _names_of_dashes(n_classes: int) -> str:
+    """Return which line belongs to which class, as 'class 1 solid, 2 dashed'."""
+    names = list(CLASS_DASHES.values())[:n_classes]
+    words = [f"{label} {name}" for label, name in enumerate(names, 1)]
+    if n_classes > len(names):
+        words[-1] = "…"
+    return f"class {', '.join(words)}"
 
 
 def _overlap_lines(curves: Curves, colours: dict[str, str]) -> Iterator[pic.Trace]:
@@ -179,17 +196,19 @@ def _class_traces(
 ) -> Iterator[pic.Trace]:
     """Yield lines and symbols of the recall of one class."""
     name = f", class {label + 1}"
-    dash = CLASS_DASHES[label % len(CLASS_DASHES)]
+    dash = list(CLASS_DASHES)[label % len(CLASS_DASHES)]
+    in_legend = label == 0  # the title has the lines of the others
     marker = pic.MARKERS[label % len(pic.MARKERS)]
     for look, part in _lines(curves, colours):
         known = derived(part, "recall", label)
         if known:
-            yield line(known, "shown", **look | {"dash": dash, "label": look["label"] + name})
+            own = {"dash": dash, "label": look["label"] + name, "in_legend": in_legend}
+            yield line(known, "shown", **look | own)
     for run in runs:
         known = derived(run.rows, "recall", label)
         if known:
             trace = symbols(run._replace(rows=known), "shown", colours)
-            yield replace(trace, label=run.label + name, marker=marker)
+            yield replace(trace, label=run.label + name, marker=marker, in_legend=in_legend)
 
 
 @dataclass(frozen=True)
@@ -223,14 +242,20 @@ def confusion_figure(state: PageSettings, points: Curves) -> Figure:
     for name, rows in points.items():
         if rows[0].get("confusion"):
             blocks.append(_Block.of((k + 1) * len(blocks), pic.label_of(name), rows[0]))
-    notes = [
-        pic.Note(block.start + (k + 1) / 2, 0.48, block.name, INK, "center bottom")
-        for block in blocks
-    ]
+    line_height = 0.07 * k
+    n_lines = 1
+    if len(blocks) > 2:  # on one line their names would overlap
+        n_lines = 2
+    notes = []
+    for number, block in enumerate(blocks):
+        height = 0.48 - line_height * (number % n_lines)
+        middle = block.start + (k + 1) / 2
+        notes.append(pic.Note(middle, height, block.name, INK, "center bottom"))
+    room = 0.08 * k + line_height * (n_lines - 1)
     columns = [block.start + label for block in blocks for label in labels]
     names = tuple(f"{c:g}" for c in labels)
     x = pic.Axis("guess", ticks=tuple(columns), words=names * len(blocks))
-    y = pic.Axis("class", low=k + 0.5, high=0.5 - 0.08 * k, ticks=labels, words=names)
+    y = pic.Axis("class", low=k + 0.5, high=0.5 - room, ticks=labels, words=names)
     title = f"chance of a guess given the class, at α = {state.alpha:.4g}"
     panel = pic.Panel(_cell_traces(blocks), x, y, notes=tuple(notes), title=title)
     return _figure(panel, state)
@@ -334,7 +359,7 @@ def phase_words(state: PageSettings, limits: Found) -> str:
     if not limits:
         return ""
     if limits.get("alpha_it") is None:
-        return "no transition at this noise: the error decays smoothly"
+        return "no transition at this noise"
     passed = [name for name in ("alpha_it", "alpha_algo") if state.alpha >= limits[name]]
     if state.noisy:
         return NOISY_PHASES[len(passed)]
@@ -533,7 +558,7 @@ def _spread_words(error: float) -> str:
     """Return a standard error in words; NaN is that of one run."""
     if error != error:
         return "single run"
-    return f"± {error:.1g}"
+    return f"(standard error {error:.1g})"
 
 
 def spectrum_words(name: str) -> str:

@@ -37,7 +37,16 @@ Found = Mapping[str, Any]
 """What a task has found, by name: transitions, a floor, a landscape."""
 
 PROBLEM = ("model", "k", *form.SHARES, "separation", *NUMBERS, *NUMBERS.values())
-STUDENT = ("epsilon", "penalty", "l1", "ridge", "ridge_rule", "intercept", "class_weight")
+STUDENT = (
+    "epsilon",
+    "rate",
+    "penalty",
+    "l1",
+    "ridge",
+    "ridge_rule",
+    "intercept",
+    "class_weight",
+)
 GRID = ("low", "high", "scale", "points")
 CHUNK = 8  # points of a slow curve that are shown at a time
 TEST_SAMPLES = 10_000  # of a simulation whose scores are shown

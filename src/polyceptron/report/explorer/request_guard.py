@@ -203,6 +203,9 @@ def check_body(body: object, callbacks: Declared) -> object:
     if not isinstance(body, dict) or not isinstance(output, str) or output not in callbacks:
         refuse(400, "the request names nothing that this page does")
     declared = callbacks[output]
+    has_several = output.startswith("..")  # Dash then sends a list, and else one part
+    if isinstance(body.get("outputs"), list) != has_several:
+        refuse(400, "the outputs of the request are not those of this page")
     _values_of(body, "outputs", output.strip(".").split("..."))
     inputs = _declared_names(declared["inputs"])
     values = _values_of(body, "inputs", inputs)

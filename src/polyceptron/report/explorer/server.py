@@ -76,9 +76,16 @@ def _names_of(host: str) -> tuple[str, ...]:
 
 
 class RequestHandler(WSGIRequestHandler):
-    """Handles one connection; a socket that gives nothing for so long is given up."""
+    """Handles one connection; a socket that gives nothing for so long is given up.
+
+    What is no request is answered and not logged: it would come to the terminal line by line, up to
+    65 kB each, from programs that do not know the key.
+    """
 
     timeout = SECONDS_OF_CONNECTION
+
+    def log_error(self, format: str, *args: object) -> None:
+        """Do nothing."""
 
 
 class BoundedServer(ThreadedWSGIServer):

@@ -27,6 +27,7 @@ from polyceptron.report.explorer.members import (
     member_words,
     method_words,
     penalty_words,
+    setting_of_number,
 )
 
 Values = dict[str, Any]
@@ -66,7 +67,7 @@ MODELS = {
     "perceptron": "perceptron (one vector)",
     "mixture": "Gaussian clusters",
 }
-RANGES = {FOLLOW: "chosen to show transitions and α_s", "set": "as set here"}
+RANGES = {FOLLOW: "chosen to show the transitions", "set": "as set here"}
 AXIS = {"linear": "linear", "log": "logarithmic"}
 RIDGE_RULES = {"fixed": "fixed", OPTIMAL: "best at each α"}
 
@@ -128,6 +129,7 @@ class PageSettings:
         ("bayes", "cross-entropy", "square"), "Draw", member_words("estimators")
     )
     epsilon: float = _number(0.1, "Label smoothing ε", "the number of the loss", 1e-6, 0.99, "log")
+    rate: float = _number(1.0, "Rate η of SGD", "the rate of one-pass SGD", 1e-6, 1e4, "log")
     penalty: str = _one_of(RIDGE, "Penalty", penalty_words())
     l1: float = _number(0.1, "L₁ of the elastic net", "L₁", 1e-6, 1e4, "log")
     ridge_rule: str = _one_of("fixed", "Choice of the ridge", RIDGE_RULES)
@@ -193,7 +195,8 @@ class PageSettings:
 
     def estimator(self, name: str) -> md.Estimator:
         """Return the estimator of that name with the numbers, penalty and weights of the page."""
-        spec = md.make_estimator(MEMBERS["estimators"][name].at(self.epsilon))
+        member = MEMBERS["estimators"][name]
+        spec = md.make_estimator(member.at(getattr(self, setting_of_number(member))))
         if spec.takes_ridge and self.penalty != RIDGE:
             spec = spec.with_ridge(penalty=self.penalty_name)
         elif spec.takes_ridge:
@@ -249,8 +252,8 @@ class PageSettings:
     def _idle_of_students(self, students: Sequence[str]) -> set[str]:
         idle = set()
         members = [MEMBERS["estimators"][name] for name in students]
-        if not any(member.parameter for member in members):
-            idle.add("epsilon")
+        numbers_in_use = {setting_of_number(member) for member in members if member.parameter}
+        idle |= {"epsilon", "rate"} - numbers_in_use
         specs = [md.make_estimator(member.at(member.first)) for member in members]
         if not any(spec.takes_ridge for spec in specs):
             idle |= {"penalty", "l1", "ridge", "ridge_rule"}

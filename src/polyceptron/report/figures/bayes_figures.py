@@ -327,7 +327,7 @@ def phase_transitions(table: pd.DataFrame) -> pic.Panel:
     traces = (
         _hard_phase(low, high),
         *_transition_traces("alpha_algo", pic.COLOURS["amp"], "square", high, perceptron),
-        *_transition_traces("alpha_IT", pic.COLOURS["cross-entropy"], "circle", low, perceptron),
+        *_transition_traces("alpha_IT", pic.COLOURS["bayes"], "circle", low, perceptron),
     )
     k = pic.numbers(low["n_classes"])
     beside = max(2 * len(k) // 3 - 1, 0)  # the place of the words
@@ -344,7 +344,7 @@ def phase_transitions(table: pd.DataFrame) -> pic.Panel:
             pic.Note(k[beside], 1.15 * above, "easy", anchor="right bottom"),
         ),
         legend=pic.Legend("upper left"),
-        title="Rademacher weights",
+        title="Rademacher weights, theory",
     )
 
 

@@ -89,8 +89,8 @@ def _computations(profile: Profile) -> list[Computation]:
 @figure("evidence", "Empirical Bayes with a wrong noise", computations=_computations)
 def evidence(table: pd.DataFrame) -> pic.Picture:
     """A tenth of the labels is flipped, and the posterior assumes Gaussian noise of variance *Δ*.
-    Above, at *α* = 4: its error over the Bayes-optimal one; the circle is the *Δ* of largest
-    evidence, the triangle that of least error. Below: by which share the error of the evidence's
+    Above, at *α* = 4: its error over the Bayes-optimal one; circles mark the *Δ* of largest
+    evidence, triangles that of least error. Below: by which share the error of the evidence's
     choice lies above the least one of any *Δ*.
     """
     return pic.Picture((_panel_of_errors(table), _panel_of_losses(table)), height=5.2)
@@ -125,7 +125,9 @@ def _panel_of_errors(table: pd.DataFrame) -> pic.Panel:
         tuple(traces),
         pic.Axis("assumed variance of the noise *Δ*", "log"),
         pic.Axis("error / Bayes-optimal error"),
-        legend=pic.Legend("upper center"),
+        legend=pic.Legend(
+            "upper center", "circles: largest evidence\ntriangles: least error", columns=3
+        ),
         title=f"theory, Gaussian weights, *α = {ALPHA:g}*, a tenth of the labels flipped",
     )
 
@@ -143,4 +145,5 @@ def _panel_of_losses(table: pd.DataFrame) -> pic.Panel:
         tuple(traces),
         pic.Axis(pic.AXES["alpha"], "log"),
         pic.Axis("error lost by the evidence, %", low=0.0),
+        title="theory, Gaussian weights, a tenth of the labels flipped",
     )

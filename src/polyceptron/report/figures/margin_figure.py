@@ -26,6 +26,7 @@ from polyceptron.theory.margins import MarginLaw, default_grid, margin_law
 from polyceptron.version import VERSION
 
 ALPHA = 3.0
+PROBLEM = f"*k = 3*, Gaussian weights, *α = {ALPHA:g}*"
 RIDGES = {"square": 1.0, "cross-entropy": 0.1, "max-margin": 0.0}  # by loss
 COLOURS_OF_SAMPLES = {"training": "#D55E00", "fresh": "#0072B2"}
 N_BINS = 24
@@ -167,16 +168,33 @@ def _law_panel(rows: pd.DataFrame, loss: str) -> pic.Panel:
     room = ROOM_FOR_SYMBOLS * (seen.max() - seen.min())
     panel = replace(
         panel,
-        traces=_told_apart(panel),
+        traces=tuple(
+            _without_cut_symbols(trace, seen.min() - room / 2, seen.max() + room / 2)
+            for trace in _told_apart(panel)
+        ),
         x=pic.Axis("", low=seen.min() - room, high=seen.max() + room),
         y=pic.Axis("density", low=-ROOM_FOR_SYMBOLS * highest, high=1.08 * highest),
         marks=(pic.Mark(0.0, dash="solid", colour="#999999"),),
-        title=f"{pic.label_of(loss)}, {ridge_words(RIDGES[loss])}, *k = 3*, *α = {ALPHA:g}*",
+        title=f"{pic.label_of(loss)}, {ridge_words(RIDGES[loss])}: {PROBLEM}",
         legend=None,
     )
     if rows["atom"].notna().any():
         return _with_atom(panel, rows)
     return panel
+
+
+def _without_cut_symbols(trace: pic.Trace, low: float, high: float) -> pic.Trace:
+    """Return a trace whose symbols lie between `low` and `high`; the frame would cut the others."""
+    if trace.kind != "symbols":
+        return trace
+    kept = [i for i, x in enumerate(trace.x) if low <= x <= high]
+    return replace(
+        trace,
+        x=tuple(trace.x[i] for i in kept),
+        y=tuple(trace.y[i] for i in kept),
+        y_error=tuple(trace.y_error[i] for i in kept if trace.y_error),
+        customdata=tuple(trace.customdata[i] for i in kept if trace.customdata),
+    )
 
 
 def _told_apart(panel: pic.Panel) -> tuple[pic.Trace, ...]:

@@ -127,12 +127,12 @@ def _noisy_phases(profile: Profile) -> list[Computation]:
     computations=_noisy_phases,
 )
 def noisy_phases(table: pd.DataFrame) -> pic.Picture:
-    """Between the two lines perfect knowledge of the posterior errs less than message passing does.
+    """Between the two lines the Bayes-optimal student errs less than message passing does.
     Noise on the teacher's fields, Gaussian or that of the softmax, narrows this phase until it
-    closes. Flips leave perfect learning a state of its own, and the phase stays open.
+    closes. With flipped labels perfect learning remains possible, and the phase stays open.
     """
     first, *others = (_phase_panel(table, kind) for kind in NOISES)
-    first = replace(first, legend=pic.Legend("upper left"), title=TITLE_RADEMACHER)
+    first = replace(first, legend=pic.Legend("upper left"))
     return pic.Picture((first, *others), height=7.2)
 
 
@@ -188,7 +188,7 @@ def _phase_panel(table: pd.DataFrame, kind: str) -> pic.Panel:
         notes.append(pic.Note(end, below, f"closes at {end:.3g} ", anchor="right middle"))
     x = pic.Axis(NOISES[kind].label, low=0)
     y = pic.Axis(pic.AXES["alpha"], low=2.2)
-    return pic.Panel(tuple(traces), x, y, notes=tuple(notes))
+    return pic.Panel(tuple(traces), x, y, notes=tuple(notes), title=TITLE_RADEMACHER)
 
 
 CLASSES = (2, 3, 5)
@@ -417,12 +417,12 @@ def _reliability_panel(table: pd.DataFrame) -> pic.Panel:
     # The ridge alone tells the other lines apart.
     named = [replace(trace, label=trace.label.split(", ")[-1]) for trace in panel.traces]
     dimension = int(table["dimension"].max())
-    legend = f"lines: theory\nsymbols: fits, *d = {dimension}*"
+    legend = f"lines: cross-entropy\nsymbols: fits, *d = {dimension}*"
     return replace(
         pic.placed(panel, "upper left", title=legend),
         traces=(equal, *named),
         y=pic.Axis("accuracy"),
-        title=f"cross-entropy, *k = 3*, *α = {ALPHA:g}*, softmax labels of slope 3",
+        title=f"*k = 3*, Gaussian weights, *α = {ALPHA:g}*, softmax labels of slope 3",
     )
 
 
@@ -430,10 +430,10 @@ def _best_ridge_panel(table: pd.DataFrame) -> pic.Panel:
     """Return the best ridge for each score against α."""
     named = table.rename(columns={"ridge": "best"}).replace({"target": SCORES})
     panel = curves_panel(named, "alpha", "best", log_x=True)
-    panel = pic.placed(panel, "best", title="best for")
+    panel = pic.placed(panel, "best", title="theory: best *λ* for")
     return replace(
         panel,
         x=replace(panel.x, ticks=(0.5, 1, 2, 5, 10)),
         y=pic.Axis("best ridge *λ*", low=0),
-        title="theory, *k = 2*, softmax labels of slope 3",
+        title="*k = 2*, Gaussian weights, softmax labels of slope 3",
     )

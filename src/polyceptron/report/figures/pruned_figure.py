@@ -16,7 +16,7 @@ from polyceptron.report.figures.computations import Computation, ask
 from polyceptron.report.figures.figure_rows import SEED, figure_row, smooth_rows
 from polyceptron.report.figures.figure_spec import figure
 from polyceptron.report.figures.profiles import Profile
-from polyceptron.rows import Row
+from polyceptron.rows import Row, error_column
 from polyceptron.students import student_of
 from polyceptron.students.seeds import instance_seeds
 
@@ -71,7 +71,7 @@ def fitted_pruned_rows(which: str, alpha: float, dimension: int, instances: int)
         "dimension": dimension,
         "instances": instances,
         ERROR: average.mean,
-        "uncertainty": average.standard_error,
+        error_column(ERROR): average.standard_error,
     }
     return [figure_row("erm", LOSS, n_classes=N_CLASSES, **numbers)]
 
@@ -148,6 +148,7 @@ def choosing_data(table: pd.DataFrame) -> pic.Picture:
 
 def _errors_panel(table: pd.DataFrame) -> pic.Panel:
     """Return the errors of all three selections."""
+    is_fit = table["source"] == "erm"
     traces = []
     for which, colour in COLOURS.items():
         chosen = table[table["prune"] == f"{which}:{KEEP:g}"].sort_values("alpha")
@@ -159,7 +160,7 @@ def _errors_panel(table: pd.DataFrame) -> pic.Panel:
                 fits,
                 "alpha",
                 ERROR,
-                "uncertainty",
+                error_column(ERROR),
                 kind="symbols",
                 marker=SYMBOLS[which],
                 colour=colour,
@@ -167,17 +168,13 @@ def _errors_panel(table: pd.DataFrame) -> pic.Panel:
             )
         )
     x = pic.Axis("*α = n/d* of all samples", "log")
-    y = pic.Axis("generalisation error", "log")
-    title = f"*k = {N_CLASSES}*, Gaussian weights" + _dimension_words(table)
-    return pic.placed(pic.Panel(tuple(traces), x, y, title=title), "lower left")
-
-
-def _dimension_words(table: pd.DataFrame) -> str:
-    """Return the dimension of the fits in words, empty without fits."""
-    dimensions = table["dimension"].dropna()
-    if dimensions.empty:
-        return ""
-    return f", *d = {int(dimensions.iloc[0])}*"
+    y = pic.Axis(pic.AXES[ERROR], "log")
+    title = f"*k = {N_CLASSES}*, Gaussian weights, cross-entropy, *λ = {RIDGE:g}*, half kept"
+    legend = "lines: theory"
+    if is_fit.any():
+        legend += f"\nsymbols: fits, *d = {int(table.loc[is_fit, 'dimension'].iloc[0])}*"
+    panel = pic.Panel(tuple(traces), x, y, title=title)
+    return pic.placed(panel, "lower left", title=legend)
 
 
 def _crossings_panel(table: pd.DataFrame) -> pic.Panel:
@@ -189,6 +186,6 @@ def _crossings_panel(table: pd.DataFrame) -> pic.Panel:
             pic.trace_of(line, "share", "alpha", label=f"*k = {k}*", colour="#222222", dash=dash)
         )
     x = pic.Axis("share that is kept", low=0, high=1)
-    y = pic.Axis("*α* above which hard beats random", "log")
-    title = "*k = 2, 3, 10*, Gaussian weights, *d → ∞*"
+    y = pic.Axis("*α* from which hard is better", "log")
+    title = f"Gaussian weights, cross-entropy, *λ = {RIDGE:g}*, theory"
     return pic.placed(pic.Panel(tuple(traces), x, y, title=title), "upper right")

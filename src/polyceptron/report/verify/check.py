@@ -1,4 +1,4 @@
-"""A number of ours beside a reference: within what is allowed, known to differ, or off."""
+"""A number of ours beside a reference: within what is allowed, known to differ, or failed."""
 
 import math
 from dataclasses import dataclass
@@ -43,12 +43,12 @@ class Check:
 
     @property
     def verdict(self) -> str:
-        """'ok' within what is allowed; else 'differs' if that is known, and 'off' if it is not."""
+        """'ok' within what is allowed; else 'differs' if that is known, and 'failed' if not."""
         if abs(self.difference) <= self.allowed:
             return "ok"
         if self.may_differ and math.isfinite(self.difference):
             return "differs"
-        return "off"
+        return "failed"
 
 
 def sampled_check(

@@ -77,7 +77,7 @@ def noisy_values(full: bool) -> Iterator[Check]:
         yield Check(name, ours, known.one_over_alpha, INDEPENDENT, known.digits)
     for k, limit in LABELS_OF_CHANCE:
         ours = separability(Teacher(k, noise=NOISE_OF_CHANCE)).alpha_s
-        yield Check(f"α_s, k = {k}, labels of chance", ours, limit, "limit of the theory", 1e-3)
+        yield Check(f"α_s, k = {k}, random labels", ours, limit, "limit of the theory", 1e-3)
 
 
 def closed_forms(full: bool) -> Iterator[Check]:

@@ -90,7 +90,7 @@ def _amp_checks(case: AmpCase, size: RunSize) -> Iterator[Check]:
 
 def _overlap_check(step: Row, iteration: int, d: int, name: str, source: str) -> Check:
     allowed = STANDARD_ERRORS_ALLOWED * step["q_standard_error"] + BIAS_OF_AN_OVERLAP / d
-    label = f"q after {iteration} iterations, {name}"
+    label = f"q at iteration {iteration}, {name}"
     return Check(label, step["theory_q"], step["q"], source, allowed)
 
 

@@ -34,7 +34,7 @@ WITH_INTERCEPT = ERM("cross-entropy", 0.1, intercept=True)
 
 
 def unequal_values(full: bool) -> Iterator[Check]:
-    """Yield class means of mixtures, and labels of chance with an intercept."""
+    """Yield class means of mixtures, and random labels with an intercept."""
     for g, s, alpha in ((1.3, 0.8, 2.5), (2.0, 1.0, 0.5)):
         yield _balanced_mixture(g, s, alpha)
     shares = (0.7, 0.95) if full else (0.9,)
@@ -57,7 +57,7 @@ def _balanced_mixture(g: float, s: float, alpha: float) -> Check:
 
 
 def _labels_of_chance(share: float) -> Check:
-    """Compare α_s of labels of chance and an intercept b with 1/min_b of a mean square."""
+    """Compare α_s of random labels and an intercept b with 1/min_b of a mean square."""
 
     def mean_square(b: float) -> float:
         """Return the mean square distance beyond the margin at the intercept b."""
@@ -72,7 +72,7 @@ def _labels_of_chance(share: float) -> Check:
     reference = 1 / float(minimize_scalar(mean_square).fun)
     mixture = Mixture((share, 1 - share), gram=np.zeros((2, 2)))
     ours = separability(mixture, intercept=True).alpha_s
-    return Check(f"α_s of labels of chance, share {share:g}", ours, reference, "quadrature", 1e-6)
+    return Check(f"α_s of random labels, share {share:g}", ours, reference, "quadrature", 1e-6)
 
 
 def published_populations(full: bool) -> Iterator[Check]:
@@ -141,8 +141,9 @@ def _likelihood(known: BiasedLikelihood) -> Iterator[Check]:
         q = unequal.Q[0, 0, 0]
         intercept = unequal.law.b[0]
     ours = (m / gamma, math.sqrt(10 * (q - m**2)), math.sqrt(2) * intercept)
-    for symbol, value, reference, allowed in zip(
-        "μσb", ours, known[1:], LIKELIHOOD_ALLOWED[1:], strict=True
+    quantities = ("slope", "spread", "intercept")
+    for quantity, value, reference, allowed in zip(
+        quantities, ours, known[1:], LIKELIHOOD_ALLOWED[1:], strict=True
     ):
-        name = f"likelihood with intercept, θ = {known.theta:g}: {symbol}"
+        name = f"likelihood with intercept, θ = {known.theta:g}: {quantity}"
         yield Check(name, value, reference, LIKELIHOOD_SOURCE, allowed)

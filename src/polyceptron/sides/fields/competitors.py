@@ -1,7 +1,7 @@
-"""Nodes of one competitor, given the level C of the winning utility and the variable L.
+"""Nodes of one competitor, given the winning utility U and the conditioning variable L.
 
-Given C and L the competitors of a label are independent, and reach it by the sum P = Σ p(ω_h − L)
-alone (`AdditivePull`). One competitor has x = ω/√q with the weight φ(x)F(C − ρx) (`winner`). Its
+Given U and L the competitors of a label are independent, and reach it by the sum P = Σ p(ω_h − L)
+alone (`AdditivePull`). One competitor has x = ω/√q with the weight φ(x)F(U − ρx) (`winner`). Its
 nodes are
 
     where p counts                  in p itself, since functions of P are wanted
@@ -20,7 +20,7 @@ import numpy as np
 
 from polyceptron.numerics import TINY, Array
 from polyceptron.numerics.panels import gauss
-from polyceptron.sides.fields.winner import LEAST_CORRELATION, SQRT_TWO_PI, WinnerAtLevel
+from polyceptron.sides.fields.winner import LEAST_CORRELATION, SQRT_TWO_PI, WinnerAtUtility
 
 LOWEST_FIELD = -7.0  # of x: a standard normal is lower with probability 1e-12
 _LOG_NEGLIGIBLE_PULL = 14.0  # all p together below e^−14 of one at its knee count as nothing
@@ -28,16 +28,16 @@ _NODES_WHERE_PULL_IS_NOTHING = 12  # on each side of the turn of F; their sum is
 
 
 class Competitors(NamedTuple):
-    """One competitor at each (C, L): nodes (c, l, nodes) and moments (c, l).
+    """One competitor at each (U, L): nodes (c, l, nodes) and moments (c, l).
 
     Moments are those of p − floor under the weights, divided by the mass.
     """
 
     x: Array  # fields in units of √q
-    weight: Array  # with φ(x)F(C − ρx)
+    weight: Array  # with φ(x)F(U − ρx)
     p: Array
     a: Array  # p′
-    hazard: Array  # F′/F at C − ρx
+    hazard: Array  # F′/F at U − ρx
     top: Array  # highest x kept (c, l)
     floor: Array  # least p (c, l)
     mean: Array
@@ -59,7 +59,7 @@ class _FieldBreaks(NamedTuple):
     floor: Array  # p at the bottom
 
 
-def competitor_nodes(winner: WinnerAtLevel, L: Array, n: int) -> Competitors:
+def competitor_nodes(winner: WinnerAtUtility, L: Array, n: int) -> Competitors:
     """Return the nodes of one competitor at L (c, l), n of them where p counts."""
     breaks = _field_breaks(winner, L)
     p_above, p_weight = gauss(np.minimum(breaks.p_start, breaks.p_top), breaks.p_top, n)
@@ -86,7 +86,7 @@ def competitor_nodes(winner: WinnerAtLevel, L: Array, n: int) -> Competitors:
     return Competitors(x, weight, p, a, hazard, breaks.top, breaks.floor, *moments)
 
 
-def _field_breaks(winner: WinnerAtLevel, L: Array) -> _FieldBreaks:
+def _field_breaks(winner: WinnerAtUtility, L: Array) -> _FieldBreaks:
     """Return where the rules of one competitor begin and end, at L (c, l)."""
     pull = winner.pull
     scale = winner.field_scale
@@ -111,9 +111,9 @@ def _field_breaks(winner: WinnerAtLevel, L: Array) -> _FieldBreaks:
     return _FieldBreaks(bottom, negligible, knee, start, top, p_start, p_top, floor)
 
 
-def _rules_in_x(winner: WinnerAtLevel, breaks: _FieldBreaks, n: int) -> list[tuple[Array, Array]]:
+def _rules_in_x(winner: WinnerAtUtility, breaks: _FieldBreaks, n: int) -> list[tuple[Array, Array]]:
     """Return Gauss rules (nodes, weights) in x from the bottom to where nodes follow p."""
-    # F(C − ρx) turns from 1 to 0 within a few widths below its median.
+    # F(U − ρx) turns from 1 to 0 within a few widths below its median.
     turn_of_F = winner.median_field()[:, None] - 4 * winner.width / max(
         winner.rho, LEAST_CORRELATION
     )

@@ -1,6 +1,6 @@
 """Fourier series in P = Σ p of what the label and its competitors are given L.
 
-At a level C of the winning utility and a value L of the conditioning variable, a function g(P) of
+At a winning utility U and a value L of the conditioning variable, a function g(P) of
 the label is written on a window of length `period` as
 
     g(P) = Σ_m Re c_m e^{−(σ + im·angle)(P − base)},      angle = 2π/period,  m = 0 … n
@@ -14,7 +14,7 @@ falls far below the others) the functions jump there; each is smoothed by a Gaus
 polynomial whose moments vanish. Smoothing in P is the same as a normaliser 1 + u in place of 1,
 averaged over u: once L is integrated over, all is smooth in u, and nothing is changed.
 
-Shapes: c levels C, l values of L at each, and nodes or modes last.
+Shapes: c utilities U, l values of L at each, and nodes or modes last.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from polyceptron.numerics import TINY, Array
 from polyceptron.numerics.panels import gauss, legendre_rule
 from polyceptron.sides.fields.competitors import Competitors
-from polyceptron.sides.fields.winner import SQRT_TWO_PI, WinnerAtLevel
+from polyceptron.sides.fields.winner import SQRT_TWO_PI, WinnerAtUtility
 
 Complex = NDArray[np.complex128]
 
@@ -47,7 +47,7 @@ class LabelFunction(IntEnum):
 
 
 class ModeSeries(NamedTuple):
-    """The series of the label's functions at each (C, L)."""
+    """The series of the label's functions at each (U, L)."""
 
     counts: NDArray[np.bool_]  # (c, l), whether L contributes at all
     angle: Array  # (c, l)
@@ -72,7 +72,7 @@ class CompetitorModes(NamedTuple):
 
 
 def competitor_modes(
-    winner: WinnerAtLevel, L: Array, competitors: Competitors, series: ModeSeries, n: int
+    winner: WinnerAtUtility, L: Array, competitors: Competitors, series: ModeSeries, n: int
 ) -> CompetitorModes:
     """Return the modes 0 … n of one competitor at L (c, l)."""
     p_above = competitors.p - competitors.floor[..., None]
@@ -93,15 +93,15 @@ def competitor_modes(
     return CompetitorModes(*modes)
 
 
-def _mass_below_nodes(winner: WinnerAtLevel, competitors: Competitors) -> Array:
+def _mass_below_nodes(winner: WinnerAtUtility, competitors: Competitors) -> Array:
     """Return the mass (c, l) of one competitor that its nodes miss.
 
-    All mass below C is known. What nodes do not have, and what is not above their top either, is
+    All mass below U is known. What nodes do not have, and what is not above their top either, is
     far below, where p is nothing: it belongs to the function 1 alone.
     """
     top = np.maximum(winner.edges[2][:, None], competitors.top)
     middle = np.clip(winner.median_field()[:, None], competitors.top, top)
-    missed = winner.levels.below[:, None] - competitors.weight.sum(-1)
+    missed = winner.utilities.below[:, None] - competitors.weight.sum(-1)
     for low, high in ((competitors.top, middle), (middle, top)):
         x, weight = gauss(low, high, 10)
         density = np.exp(winner.log_cdf_and_hazard(x)[0] - 0.5 * x**2)
@@ -139,7 +139,7 @@ class SumWindow:
         return 2 * math.pi / self.period
 
 
-def _sum_window(winner: WinnerAtLevel, L: Array, competitors: Competitors, n: int) -> SumWindow:
+def _sum_window(winner: WinnerAtUtility, L: Array, competitors: Competitors, n: int) -> SumWindow:
     """Choose the window at L (c, l) for modes 0 … n."""
     pull = winner.pull
     scale = winner.field_scale
@@ -182,7 +182,7 @@ def _sum_window(winner: WinnerAtLevel, L: Array, competitors: Competitors, n: in
     )
 
 
-def _room_below(winner: WinnerAtLevel, L: Array, competitors: Competitors) -> Array:
+def _room_below(winner: WinnerAtUtility, L: Array, competitors: Competitors) -> Array:
     """Return how far (c, l) below its law a window of P begins where the label does not jump.
 
     It is 6.5 times the spread of P that the label's own field makes, or 1.5 times the scale on
@@ -198,7 +198,7 @@ def _room_below(winner: WinnerAtLevel, L: Array, competitors: Competitors) -> Ar
     return np.maximum(6.5 * spread_of_P, 1.5 * grain)
 
 
-def label_series(winner: WinnerAtLevel, L: Array, competitors: Competitors, n: int) -> ModeSeries:
+def label_series(winner: WinnerAtUtility, L: Array, competitors: Competitors, n: int) -> ModeSeries:
     """Return the series of modes 0 … n at L (c, l)."""
     window = _sum_window(winner, L, competitors, n)
     m = np.arange(n + 1)
@@ -218,7 +218,7 @@ def label_series(winner: WinnerAtLevel, L: Array, competitors: Competitors, n: i
 
 
 def _modes_in_P(
-    winner: WinnerAtLevel, L: Array, window: SumWindow, share: float, n: int
+    winner: WinnerAtUtility, L: Array, window: SumWindow, share: float, n: int
 ) -> Complex:
     """Integrate functions times modes over the first `share` of the window: (10, c, l, n + 1).
 
@@ -254,7 +254,7 @@ def _taper(window: SumWindow, P_above: Array) -> Array:
 
 
 def _modes_near_end(
-    winner: WinnerAtLevel, L: Array, window: SumWindow, share: float, n: int
+    winner: WinnerAtUtility, L: Array, window: SumWindow, share: float, n: int
 ) -> Complex:
     """Integrate over the part of P next to its end, on nodes in the label's field instead."""
     low, high, _ = winner.edges[..., None]
@@ -271,7 +271,7 @@ def _modes_near_end(
 
 
 def _label_functions(
-    winner: WinnerAtLevel, x: Array, L: Array, weight: Array, P: Array, a: Array, loss: Array
+    winner: WinnerAtUtility, x: Array, L: Array, weight: Array, P: Array, a: Array, loss: Array
 ) -> Array:
     """Return weights times the label's functions at x (c, l, nodes): (10, c, l, nodes).
 

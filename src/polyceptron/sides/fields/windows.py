@@ -1,9 +1,9 @@
-"""Which fields and which L count, searched for once and transferred to order parameters nearby.
+"""Which fields and which L count, searched for once and used at order parameters nearby.
 
-A search at one (τ, q, V) finds at each level C of the winning utility the range of the label's
-field, the highest field of a competitor, and the range of the conditioning variable L
-(`search_windows`). Laws nearby use smooth functions of what was found (`transferred`): averages are
-then smooth in (τ, q, V), and Newton's method may differentiate them.
+A search at one (τ, q, V) finds at each winning utility U the range of the label's field, the
+highest field of a competitor, and the range of the conditioning variable L (`search_windows`). At
+other order parameters nearby smooth functions of what was found serve (`with_windows`): averages
+are then smooth in (τ, q, V), and Newton's method may differentiate them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from polyceptron.numerics import TINY, Array
 from polyceptron.problem.losses.additive import AdditivePull
 from polyceptron.sides.fields.competitors import LOWEST_FIELD, competitor_nodes
-from polyceptron.sides.fields.winner import WinnerAtLevel
+from polyceptron.sides.fields.winner import WinnerAtUtility
 
 Mask = NDArray[np.bool_]
 _LARGEST_SHARE_OF_END = 1 - 1e-6  # P is kept this far below its least upper bound
@@ -27,7 +27,7 @@ _N_TRIED = 24  # values of L at which the bound is tried, and of the label's fie
 
 
 class Windows(NamedTuple):
-    """What counts at each level (c,).
+    """What counts at each utility (c,).
 
     The label's edges are in standard deviations from its mean, the competitors' in units of √q, and
     the range of L is measured from the label's mean field.
@@ -40,21 +40,21 @@ class Windows(NamedTuple):
     L_high: Array
 
 
-def search_windows(winner: WinnerAtLevel) -> Windows:
-    """Search for what counts at each level."""
+def search_windows(winner: WinnerAtUtility) -> Windows:
+    """Search for what counts at each utility."""
     mean, spread = winner.label_field()
-    framed = winner._replace(edges=_field_edges(winner))
-    low, high, top = framed.edges
-    L_low, L_high = _range_of_L(framed)
+    bounded = winner._replace(edges=_field_edges(winner))
+    low, high, top = bounded.edges
+    L_low, L_high = _range_of_L(bounded)
     origin = winner.field_scale * mean
     return Windows(
         (low - mean) / spread, (high - mean) / spread, top, L_low - origin, L_high - origin
     )
 
 
-def transferred(
-    winner: WinnerAtLevel, searched: WinnerAtLevel, windows: Windows
-) -> tuple[WinnerAtLevel, Array]:
+def with_windows(
+    winner: WinnerAtUtility, searched: WinnerAtUtility, windows: Windows
+) -> tuple[WinnerAtUtility, Array]:
     """Return `winner` with its edges, and the range (2, c) of L, from a search made nearby.
 
     An end of the range is known by the P of a label there, −ln(1 − P) in units of its value at
@@ -62,16 +62,16 @@ def transferred(
 
     Parameters
     ----------
-    winner : WinnerAtLevel
+    winner : WinnerAtUtility
         At the order parameters where averages are wanted.
-    searched : WinnerAtLevel
-        At those of the search, possibly with fewer levels.
+    searched : WinnerAtUtility
+        At those of the search, possibly with fewer utilities.
     windows : Windows
         What the search found.
     """
-    at_levels = _on_levels(windows, len(winner.levels.C))
+    at_utilities = _on_utilities(windows, len(winner.utilities.U))
     largest = winner.pull.largest
-    d = -np.stack([at_levels.L_low, at_levels.L_high])  # ω_1 − L of a label at its mean field
+    d = -np.stack([at_utilities.L_low, at_utilities.L_high])  # ω_1 − L of a label at its mean field
     P = np.clip(searched.pull.label(d).P, 0.0, _LARGEST_SHARE_OF_END * largest)
     deviation = d - searched.pull.label_at(P)[0]
     deviations = deviation / (searched.field_scale * searched.label_field().spread)
@@ -83,22 +83,22 @@ def transferred(
     d = winner.pull.label_at(P)[0] + winner.field_scale * spread * deviations
     edges = np.stack(
         [
-            mean + spread * at_levels.label_low,
-            mean + spread * at_levels.label_high,
-            at_levels.competitor_top,
+            mean + spread * at_utilities.label_low,
+            mean + spread * at_utilities.label_high,
+            at_utilities.competitor_top,
         ]
     )
     return winner._replace(edges=edges), winner.field_scale * mean - d
 
 
-def _on_levels(windows: Windows, n: int) -> Windows:
-    """Interpolate windows to n levels; both sets are equal steps of the same normal score."""
+def _on_utilities(windows: Windows, n: int) -> Windows:
+    """Interpolate windows to n utilities; both sets are equal steps of the same normal score."""
     new = np.linspace(0, 1, n)
     old = np.linspace(0, 1, len(windows.label_low))
     return Windows(*(np.interp(new, old, row) for row in windows))
 
 
-def _balanced_depth(winner: WinnerAtLevel) -> float:
+def _balanced_depth(winner: WinnerAtUtility) -> float:
     """Return −ln(1 − P) where all classes have the field 0, so that P = N p(−L).
 
     L is found by Newton's method, which climbs to it since P − N p is concave in L.
@@ -116,7 +116,7 @@ def _balanced_depth(winner: WinnerAtLevel) -> float:
     return -math.log1p(-N * float(p[0]) / pull.largest)
 
 
-def _field_edges(winner: WinnerAtLevel) -> Array:
+def _field_edges(winner: WinnerAtUtility) -> Array:
     """Return the edges (3, c) outside which label or competitors are negligible."""
     log_label_floor = 26.0  # a label's density is followed down to e^−26 of its peak
     log_competitor_floor = 17.0  # and that of all competitors together to e^−17
@@ -154,7 +154,7 @@ def _bisected(
     return inside
 
 
-def _range_of_L(winner: WinnerAtLevel) -> tuple[Array, Array]:
+def _range_of_L(winner: WinnerAtUtility) -> tuple[Array, Array]:
     """Return the least and largest L (c,) that count, by Chernoff's bound on their weight."""
     log_floor = 15.0  # the weight of L is followed down to e^−15 of its peak
     pull = winner.pull
@@ -184,7 +184,7 @@ def _first_rise(f: Array) -> Array:
     return np.where(after > 0, before + low / np.minimum(low - high, -TINY), 0.0)
 
 
-def _log_weight_bound(winner: WinnerAtLevel, L: Array) -> Array:
+def _log_weight_bound(winner: WinnerAtUtility, L: Array) -> Array:
     """Return a bound on the logarithm of what L (c, l) weighs, sharp up to factors of order 1.
 
     For every tilt t, E g(P) ≤ max_P [g(P) e^{−tP}] · (E e^{tp})^N: the least of several t is kept.

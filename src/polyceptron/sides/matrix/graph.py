@@ -1,30 +1,30 @@
-"""Averages over the fields of two and three unequal classes, without solving a proximal map.
+"""Averages over the fields of two and three unequal classes, by integrals over trained fields.
 
-They are the averages of the fields side of eq. SE (m̂, q̂, V̂, training loss and error), with
-matrices on the r = k − 1 class differences. T (k, r) is an orthonormal basis of these differences.
+They are those of the fields side of eq. SE, with matrices on the r = k − 1 class differences. In a
+group of samples (a class of a mixture, or all samples of a teacher) the student's fields are
+ω ~ N(m, Q), and training moves ω + b to the proximal point u with the pull f = V⁻¹(u − ω − b). The
+averages are
 
-Training moves the field ω + b of a sample with label y to its proximal point u, with a pull f:
+    E f,   E ffᵀ,   −E ∂f/∂ω,   E Σ_y f_y ∂Z_yᵀ,    training loss and error
 
-    u = argmin_u cℓ(Tu, y) + ½ (u − ω − b)ᵀ V⁻¹ (u − ω − b),      f = V⁻¹(u − ω − b)
+from which `conjugates_of_means` makes m̂, Q̂, V̂ and M̂ of n = αd samples. Names of the paper: f is
+f_out of eq. f_out (eq. auxiliary_defs prints the proximal point itself), Z_y is Z*_out, the chance
+of label y given ω, and ∂Z_y its gradient in the mean of the teacher's fields. Q is the paper's q.
+Here m is a mean of fields: the paper's overlap m of a teacher is `order.A` times the covariance of
+its fields, and a teacher has one group with mean 0.
 
-with c the class weight of y. Finding u takes a minimisation, but its inverse is a formula:
-
-    f = −c Tᵀ∇ℓ(Tu, y),      ω + b = u − Vf
-
-So we integrate along the graph of the proximal map, the set of all pairs (u, f), in coordinates t:
+Integrals run over the pairs (u, f), the graph of the proximal map (`proximal_graph.py`), in its
+coordinates t, with ω = u − Vf − b:
 
     E h = ∫ h φ(ω; m, Q) |J| dt,    J = ∂ω/∂t = ∂u/∂t − V ∂f/∂t,    −∂f/∂ω = −∂f/∂t J⁻¹
 
-The misclassified samples are then a half-space, whose edge the nodes can follow. There is one
-coordinate for each gap g_j = (Tu)_y − (Tu)_j between the label and another class. In terms of gaps
-u = A⁻¹g and f = Aᵀν, where the rows of A take the differences and ν ≥ 0 are the forces on the gaps:
+with φ the normal density. A proximal map is solved for at some probe points only, which show the
+range of t. `GraphFields` places nodes in boxes on which the integrand is smooth for one set of
+order parameters. The same nodes serve nearby ones, since the pairs (u, f) do not depend on them:
+how far is shown by the probability that they miss (`MatrixAverages.missed`).
 
-    smooth losses    g = t
-    hard margin      g = κ + max(t, 0),  ν = max(−t, 0)                   κ the margin
-    hinge, k = 2     g = κ + t − [t],  ν = c(1 − [t])                     [t] = min(max(t, 0), 1)
-
-`GraphFields` places nodes in boxes on which the integrand is smooth for one set of order
-parameters. The same nodes serve nearby ones, since the pairs (u, f) do not depend on them.
+Error bars are made in `theory/erm/refined_boxes.py`, from the change between two levels of
+`BOX_LEVELS` and from `missed`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polyceptron.checks import class_gaps, difference_basis
 from polyceptron.numerics import Array
 from polyceptron.numerics.boxes import smooth_boxes
 from polyceptron.problem.channels.correlated import label_chances
-from polyceptron.problem.losses import Loss
 from polyceptron.sides.matrix.order import (
-    Labels,
     MatrixAverages,
     MatrixOrder,
     MatrixProblem,
@@ -51,7 +48,13 @@ from polyceptron.sides.matrix.order import (
     lower_root,
     teacher_given_fields,
 )
-from polyceptron.sides.matrix.proximal import curvature, matrix_pull
+from polyceptron.sides.matrix.proximal import matrix_pull
+from polyceptron.sides.matrix.proximal_graph import (
+    ProximalGraph,
+    graph_coordinates,
+    kinks_in_coordinates,
+    proximal_graph,
+)
 
 
 class BoxAccuracy(NamedTuple):
@@ -73,7 +76,9 @@ class BoxAccuracy(NamedTuple):
 
 
 # A search begins on level 0 and ends on the last one at the latest. The change between two levels
-# bounds the error of the finer one (test_population_coverage.py).
+# bounds the error of the finer one (test_population_coverage.py). The last two have the same reach:
+# fields beyond it have a probability of e^(−8.3²/2) = 1e-15, and `missed` counts what boxes leave
+# out.
 BOX_LEVELS = (
     BoxAccuracy(reach=5.0, tol=3e-2, nodes_per_axis=6),
     BoxAccuracy(reach=6.6, tol=1e-3, nodes_per_axis=8),
@@ -83,112 +88,15 @@ BOX_LEVELS = (
 LAST_LEVEL = len(BOX_LEVELS) - 1
 # Nodes of less probability (volume times density, which sums to 1) are dropped.
 NEGLIGIBLE_PROBABILITY = 1e-16
-# Ellipses on which probe points lie, as shares of the reach of the boxes: the largest, a little
-# outside, sets the range of the boxes; the others show where pairs (u, f) lie within.
+# Probe points lie on ellipses of the fields' covariance, at these shares of the reach of the boxes.
+# The images in t of the outermost one set the range of the boxes: an image of a disc ends on its
+# rim. 24 angles see cos(7.5°) = 0.991 of the extent of an ellipse, which 1.03 makes up for. The
+# inner ellipses show where along the range the samples are.
 PROBE_RADII_ON_A_LINE = (1.03, 0.6, 0.3, 0.1)
 PROBE_RADII_IN_A_PLANE = (1.03, 0.6, 0.3)
 N_PROBE_ANGLES = 24
-# Widths of the channel within which a label's chance goes from 0 to 1, to rounding.
+# A label's chance goes from 0 to 1, to rounding, within this many widths of the channel.
 EDGE_WIDTHS = 8
-
-
-class ProximalGraph(NamedTuple):
-    """Pairs (u, f) of samples with one label; they do not depend on the order parameters.
-
-    Attributes
-    ----------
-    u, f : array, shape (n, r)
-        Proximal points and pulls.
-    du_dt, minus_df_dt : array, shape (n, r, r)
-        ∂u/∂t and −∂f/∂t.
-    loss : array, shape (n,)
-        Training loss of such a sample.
-    mistake : array, shape (n,)
-        1 where such a sample is misclassified in training, else 0.
-    """
-
-    u: Array
-    f: Array
-    du_dt: Array
-    minus_df_dt: Array
-    loss: Array
-    mistake: Array
-
-
-def proximal_graph(loss: Loss, label: int, t: Array, weight: float) -> ProximalGraph:
-    """Return the pairs (u, f) of a label at coordinates t (n, r), for a class weight."""
-    A = class_gaps(t.shape[1] + 1, label)
-    T = difference_basis(t.shape[1] + 1)
-    A_inverse = np.asarray(np.linalg.inv(A), dtype=float)
-    y = np.full(len(t), label)
-    if loss.scale_free:
-        gaps = float(loss.margin_floor or 0.0) + np.maximum(t, 0)
-        force = np.maximum(-t, 0)
-        gaps_rise = t > 0
-        force_falls = np.where(t <= 0, 1.0, 0.0)
-    elif loss.margin_atom is not None:
-        middle = np.clip(t, 0, 1)
-        gaps = loss.margin_atom + t - middle
-        force = weight * (1 - middle)
-        gaps_rise = t != middle
-        force_falls = np.where(t == middle, weight, 0.0)
-    else:
-        return _graph_of_smooth_loss(loss, y, t, weight, A_inverse)
-    u = gaps @ A_inverse.T
-    return ProximalGraph(
-        u=u,
-        f=force @ A,
-        du_dt=A_inverse * gaps_rise[:, None, :],
-        minus_df_dt=A.T * force_falls[:, None, :],
-        loss=loss.value_at_prox(u @ T.T, y),
-        mistake=_any_negative(gaps),
-    )
-
-
-def _graph_of_smooth_loss(
-    loss: Loss, y: Labels, gaps: Array, weight: float, A_inverse: Array
-) -> ProximalGraph:
-    """Return the pairs (u, f) where the coordinates are the gaps (n, r) themselves."""
-    n, r = gaps.shape
-    T = difference_basis(r + 1)
-    u = gaps @ A_inverse.T
-    return ProximalGraph(
-        u=u,
-        f=-weight * (loss.gradient(u @ T.T, y) @ T),
-        du_dt=np.broadcast_to(A_inverse, (n, r, r)),
-        minus_df_dt=weight * curvature(loss, u @ T.T, y) @ A_inverse,
-        loss=loss.value_at_prox(u @ T.T, y),
-        mistake=_any_negative(gaps),
-    )
-
-
-def _any_negative(gaps: Array) -> Array:
-    """Return 1 where a gap (n, r) is negative, which is a mistake, else 0, shape (n,)."""
-    return np.asarray((gaps < 0).any(1), dtype=float)
-
-
-def graph_coordinates(loss: Loss, label: int, u: Array, f: Array, weight: float) -> Array:
-    """Return the coordinates t (n, r) of pairs (u, f), each (n, r): inverse of `proximal_graph`."""
-    A = class_gaps(u.shape[1] + 1, label)
-    gaps = u @ A.T
-    force = f @ np.linalg.inv(A)
-    if loss.scale_free:
-        return np.asarray(gaps - float(loss.margin_floor or 0.0) - force)
-    if loss.margin_atom is not None:
-        return np.asarray(gaps - loss.margin_atom + 1 - force / weight)
-    return np.asarray(gaps)
-
-
-def kinks_in_coordinates(loss: Loss) -> tuple[float, ...]:
-    """Return the t at which an integrand has a kink or a jump along an axis.
-
-    A mistake begins where the gap is 0, and losses with kinks have some of their own.
-    """
-    if loss.margin_atom is not None:
-        return (-loss.margin_atom, 0.0, 1.0)
-    if loss.coordinates.jumps and not loss.scale_free:  # the squared hinge, from a gap of 1 on
-        return (0.0, 1.0)
-    return (0.0,)
 
 
 class GroupLaw(NamedTuple):
@@ -201,11 +109,11 @@ class GroupLaw(NamedTuple):
     V : array, shape (r, r)
         The student's susceptibility.
     whitening : array, shape (r, r)
-        L⁻¹ with LLᵀ = Var ω.
+        L⁻¹ with L lower triangular and LLᵀ = Var ω: whitened fields have the covariance 1.
     norm : float
         1/√det(2π Var ω).
     teacher_slope, teacher_remaining : array, shape (r, r), or None
-        Slope of the mean of z in ω, and Var(z | ω).
+        ∂E[z | ω]/∂ω and Var(z | ω); None in a mixture.
     """
 
     mean: Array
@@ -217,7 +125,11 @@ class GroupLaw(NamedTuple):
 
 
 def group_law(problem: MatrixProblem, order: MatrixOrder, group: int) -> GroupLaw:
-    """Return the law of the fields in a group, from the order parameters."""
+    """Return the law of the fields in a group, from the order parameters.
+
+    `teacher_given_fields` returns Var ω = ARAᵀ + E of a teacher, and the law of z given ω;
+    `lower_root` is the Cholesky factor.
+    """
     r = order.m.shape[1]
     covariance = order.Q[group]
     slope = None
@@ -250,12 +162,15 @@ class GraphValues(NamedTuple):
 
 
 def graph_values(
-    problem: MatrixProblem, law: GroupLaw, label: int, pairs: ProximalGraph, kind: str = "slopes"
+    problem: MatrixProblem,
+    law: GroupLaw,
+    label: int,
+    pairs: ProximalGraph,
+    with_slopes: bool = True,
 ) -> GraphValues:
     """Return densities, stiffness and slopes of a label at its pairs (u, f).
 
-    `kind` says how chances of labels are computed; 'plain' ones have slopes of no use for three
-    classes (`label_chances`).
+    Without slopes the chances of labels of three classes cost less.
     """
     omega_from_mean = pairs.u - pairs.f @ law.V - law.mean
     x = omega_from_mean @ law.whitening.T
@@ -265,45 +180,55 @@ def graph_values(
         stiffness = pairs.minus_df_dt / J
         squared_distance = x[:, 0] ** 2
     else:
-        det, stiffness = _two_by_two(pairs, law.V)
+        det, stiffness = _in_two_dimensions(pairs, law.V)
         squared_distance = x[:, 0] ** 2 + x[:, 1] ** 2
     density = law.norm * np.exp(-0.5 * squared_distance) * np.abs(det)
     channel = problem.population.label_channel
     if channel is None or law.teacher_slope is None or law.teacher_remaining is None:
         return GraphValues(density, stiffness, None)
-    offset = problem.population.offsets @ difference_basis(problem.n_classes)
+    offset = problem.population.offsets @ problem.basis
     teacher_mean = omega_from_mean @ law.teacher_slope.T + offset
+    kind = "slopes" if with_slopes else "plain"
     chances = label_chances(channel, teacher_mean, law.teacher_remaining, label, kind)
-    slopes = density[:, None] * chances.slopes[:, 0]
-    return GraphValues(density * chances.Z[:, 0], stiffness, slopes)
+    only = 0  # label_chances has an axis of labels, here of the one asked for
+    slopes = None
+    if with_slopes:
+        slopes = density[:, None] * chances.slopes[:, only]
+    return GraphValues(density * chances.Z[:, only], stiffness, slopes)
 
 
-def _two_by_two(pairs: ProximalGraph, V: Array) -> tuple[Array, Array]:
-    """Return det J (n,) and −∂f/∂t J⁻¹ (n, 2, 2) with J = ∂u/∂t − V ∂f/∂t, r = 2.
+def _in_two_dimensions(pairs: ProximalGraph, V: Array) -> tuple[Array, Array]:
+    """Return det J (n,) and −∂f/∂ω = −∂f/∂t J⁻¹ (n, 2, 2) with J = ∂u/∂t − V ∂f/∂t, r = 2.
 
     Products and inverses of 2 × 2 matrices are written out, which is several times as fast.
     """
     N = pairs.minus_df_dt
+    # VN of all samples as one flat product: rows of Nᵀ times Vᵀ make (VN)ᵀ.
     VN = (N.swapaxes(1, 2).reshape(-1, 2) @ V.T).reshape(-1, 2, 2).swapaxes(1, 2)
     J = pairs.du_dt + VN
     det = J[:, 0, 0] * J[:, 1, 1] - J[:, 0, 1] * J[:, 1, 0]
+    # N J⁻¹ by columns, with J⁻¹ = ((J₁₁, −J₀₁), (−J₁₀, J₀₀))/det.
     J_by_det = J / det[:, None, None]
-    left = N[:, :, 0]
-    right = N[:, :, 1]
+    first_column = N[:, :, 0]
+    second_column = N[:, :, 1]
     stiffness = np.empty_like(J)
-    stiffness[:, :, 0] = left * J_by_det[:, 1, 1, None] - right * J_by_det[:, 1, 0, None]
-    stiffness[:, :, 1] = right * J_by_det[:, 0, 0, None] - left * J_by_det[:, 0, 1, None]
+    stiffness[:, :, 0] = (
+        first_column * J_by_det[:, 1, 1, None] - second_column * J_by_det[:, 1, 0, None]
+    )
+    stiffness[:, :, 1] = (
+        second_column * J_by_det[:, 0, 0, None] - first_column * J_by_det[:, 0, 1, None]
+    )
     return det, stiffness
 
 
 class LabelNodes(NamedTuple):
-    """The nodes of one label in one group.
+    """The nodes of samples with one label and one weight, in one group.
 
     Attributes
     ----------
     group, label : int
     volume : array, shape (n,)
-        Weights of the nodes, times the probability of a sample's weight (`MatrixProblem.copies`).
+        Volumes of the nodes in t, times the probability of the sample's weight.
     pairs : ProximalGraph
         The pairs (u, f) at the nodes.
     """
@@ -320,6 +245,9 @@ class GraphFields:
     Parameters
     ----------
     problem : MatrixProblem
+        Of two or three classes. A resampled set of samples (a bootstrap) has random weights of
+        single samples: `problem.copies` are pairs of a weight and its probability, (1, 1) without
+        resampling. They multiply the class weights.
     order : MatrixOrder
         Order parameters for which the nodes are placed.
     level : int
@@ -331,6 +259,8 @@ class GraphFields:
     """
 
     def __init__(self, problem: MatrixProblem, order: MatrixOrder, level: int) -> None:
+        if problem.sampled:
+            raise ValueError("boxes are for two or three classes whose gaps no kink ties")
         self.problem = problem
         self.blocks: list[LabelNodes] = []
         labels_of_group = range(problem.n_classes)
@@ -339,10 +269,10 @@ class GraphFields:
             probes = ProbePoints.around(problem, law, BOX_LEVELS[level].reach)
             if not problem.has_teacher:
                 labels_of_group = range(group, group + 1)
-            for label, (copies, chance) in product(labels_of_group, problem.copies):
+            for label, (copies, probability) in product(labels_of_group, problem.copies):
                 weight = copies * float(problem.class_weights[label])
                 volume, pairs = _placed(problem, law, label, weight, probes, BOX_LEVELS[level])
-                self.blocks.append(LabelNodes(group, label, chance * volume, pairs))
+                self.blocks.append(LabelNodes(group, label, probability * volume, pairs))
 
     def __call__(self, order: MatrixOrder) -> MatrixAverages:
         """Return the averages at other order parameters."""
@@ -368,9 +298,10 @@ class NodeSums:
     cross : array, shape (r, r)
         Σ_y E f ∂Z_yᵀ with the chance Z_y of label y, of a teacher.
     loss, mistakes : array, shape (G,)
-        Means over training samples.
+        Means over training samples, without class weights.
     mass : array, shape (G,)
-        E 1: what it lacks of 1 is missed by the nodes.
+        E 1, to be compared with the probability that a sample has a weight above 0, which is 1
+        without resampling.
     """
 
     G: int
@@ -409,14 +340,18 @@ class NodeSums:
         self.mass[group] += w.sum()
 
     def averages(self, problem: MatrixProblem) -> MatrixAverages:
-        """Return the averages over all groups, and the largest probability that nodes miss."""
+        """Return the averages over all groups, and the largest probability that nodes miss.
+
+        The missed probability is that of samples. It is not an error of E ffᵀ, which callers bound
+        by the change between levels.
+        """
         shares = problem.population.group_shares
-        with_copies = sum(chance for _, chance in problem.copies)
+        whole = sum(probability for _, probability in problem.copies)
         return MatrixAverages(
             conjugates_of_means(problem, self.f, self.ff, self.stiffness, self.cross),
             float(self.loss @ shares),
             float(self.mistakes @ shares),
-            float(np.abs(self.mass - with_copies).max()),
+            float(np.abs(self.mass - whole).max()),
         )
 
 
@@ -426,7 +361,8 @@ class ProbePoints(NamedTuple):
     Attributes
     ----------
     edges : array, shape (e, r)
-        Where a teacher's labels of two classes change. A narrow edge might go unseen otherwise.
+        Fields at which a teacher's labels of two classes change. A narrow edge might go unseen
+        otherwise.
     rings : array, shape (a, b, r)
         Points on ellipses of the group's covariance, from the outermost one inwards.
     centre : array, shape (1, r)
@@ -458,15 +394,19 @@ class ProbePoints(NamedTuple):
         return np.concatenate([self.edges, self.rings.reshape(-1, r), self.centre])
 
     def breaks(self, t: Array, kinks: tuple[float, ...]) -> list[Array]:
-        """Return break points along each axis, from the coordinates t (n, r) of all points."""
+        """Return break points along each axis, from the coordinates t (n, r) of all points.
+
+        They are the ends of the image of each ellipse, the image of the mean, the kinks and the
+        label's edges, as far as these lie within the image of the outermost ellipse.
+        """
         n_edges = len(self.edges)
         at_edges = t[:n_edges]
         on_rings = t[n_edges:-1].reshape(self.rings.shape)
-        seen = np.concatenate([on_rings.min(1), on_rings.max(1), t[-1:]])
+        ends = np.concatenate([on_rings.min(1), on_rings.max(1), t[-1:]])
         breaks = []
         for axis in range(t.shape[1]):
-            along = np.concatenate([seen[:, axis], kinks, at_edges[:, axis]])
-            inside = np.clip(along, seen[:, axis].min(), seen[:, axis].max())
+            points = np.concatenate([ends[:, axis], kinks, at_edges[:, axis]])
+            inside = np.clip(points, ends[:, axis].min(), ends[:, axis].max())
             breaks.append(np.unique(inside))
         return breaks
 
@@ -500,12 +440,13 @@ def _placed(
 ) -> tuple[Array, ProximalGraph]:
     """Return the volumes (n,) and pairs (u, f) of nodes for samples of one label and weight."""
     loss = problem.loss
-    omega = probes.all
-    labels = np.full(len(omega), label)
-    pull = matrix_pull(loss, omega, labels, law.V, np.full(len(omega), weight))
+    omega_plus_b = probes.all
+    labels = np.full(len(omega_plus_b), label)
+    weights = np.full(len(omega_plus_b), weight)
+    pull = matrix_pull(loss, omega_plus_b, labels, law.V, weights)
     t = graph_coordinates(loss, label, pull.point, pull.f, weight)
     breaks = probes.breaks(t, kinks_in_coordinates(loss))
-    if min(len(along) for along in breaks) < 2:
+    if min(len(on_axis) for on_axis in breaks) < 2:
         raise np.linalg.LinAlgError("the trained fields have no spread")
     nodes, volume, values = smooth_boxes(
         _integrand(problem, law, label, weight),
@@ -513,19 +454,20 @@ def _placed(
         tol=accuracy.tol,
         order=accuracy.nodes_per_axis,
     )
-    seen = volume * values[0] > NEGLIGIBLE_PROBABILITY
-    return volume[seen], proximal_graph(loss, label, nodes[seen], weight)
+    density = values[0]  # the first row of `_integrand`
+    kept = volume * density > NEGLIGIBLE_PROBABILITY
+    return volume[kept], proximal_graph(loss, label, nodes[kept], weight)
 
 
 def _integrand(
     problem: MatrixProblem, law: GroupLaw, label: int, weight: float
 ) -> Callable[[Array], Array]:
-    """Return t (n, r) → density, and density times f and −∂f, shape (1 + r + r², n)."""
+    """Return t (n, r) → density, and density times f and −∂f/∂ω, shape (1 + r + r², n)."""
 
     def values(t: Array) -> Array:
         """Return the integrand at coordinates t (n, r)."""
         pairs = proximal_graph(problem.loss, label, t, weight)
-        found = graph_values(problem, law, label, pairs, "plain")
+        found = graph_values(problem, law, label, pairs, with_slopes=False)
         stiffness = found.stiffness.reshape(len(t), t.shape[1] ** 2)
         factors = np.concatenate([np.ones((len(t), 1)), pairs.f, stiffness], axis=1)
         return np.asarray(found.density * factors.T)

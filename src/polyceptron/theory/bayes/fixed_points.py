@@ -1,19 +1,27 @@
-"""The Bayes-optimal error: fixed points at a given α, and the best of them.
+"""The Bayes-optimal error: fixed points at a given α = n/d, and the best of them (eq. SE_BO).
 
-On every branch of the solution curve, from one fold to the next, α is monotone in q̂ and met once at
-most, as a root in ln q̂.
+Classes are alike, so that the overlap q and its conjugate q̂ are numbers per class direction, and
+eq. nishimori gives m = q and V = 1 − q, called v. `solution_curve.py` has all fixed points as one
+curve α(q̂). On every branch of it, from one fold to the next, α is monotone in q̂ and met once at
+most, as a root in ln q̂. Where α rises with q̂ the fixed point is stable.
 
     amp          the crossing of lowest overlap, which message passing reaches on its own
     informed     perfect learning where a finite prior has it, else the crossing of highest overlap
-    optimal      whichever stable point has the largest free entropy: the Bayes-optimal answer
+    optimal      the stable point of the largest free entropy (eq. free_entropy): Bayes-optimal
     unstable     where the curve comes down for the last time: the barrier before the last state
     unstable-i   where it comes down for the i-th time, if there are several barriers
     metastable-i where it rises for the i-th time, if that point is none of the first three
 
 Stable and unstable points alternate. Where they do not, the status is "inconsistent".
 
-A choice that the uncertainties of the free entropies leave open is refined as long as there is a
-finer curve, and then "undecided": the stated uncertainty reaches to the other candidate.
+The error is eq. generalization_Bayes. Its bar is that of the curve at the point
+(`SolutionCurve.error_uncertainty`), infinite where a fold is so close that there may be no point. A
+choice that the uncertainties of the free entropies leave open is refined as long as there is a
+finer curve, and then "undecided": `_against` makes the bar reach to the other candidates.
+
+A curve has a *level*, log2 of the random points in a replicate where integrals are sampled (k ≥ 4),
+and may be cut at a q̂ to save time. Each α asks for finer curves until its tolerance is met
+(`Request`); all α that need the same curve share it.
 """
 
 import math
@@ -31,7 +39,11 @@ from polyceptron.problem.order import PaperMatrices
 from polyceptron.problem.populations import AnyTeacher, check_teacher
 from polyceptron.rows import BRANCHES, Row, Status, kind_of, make_row
 from polyceptron.sides.weights.row_rule import effort
-from polyceptron.theory.bayes.solution_curve import Branch, CurvePoints, SolutionCurve, curve_of
+from polyceptron.theory.bayes.branches import Branch, CurvePoints
+from polyceptron.theory.bayes.solution_curve import SolutionCurve, curve_of
+
+RATE_IN_POINTS = 0.9  # errors fall as the number of points to this power, or faster
+FEWEST_LEVELS = 3  # eight times the points and a sixth of the error: less does not pay for a curve
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,7 +51,8 @@ class FixedPoint(ShortDisplay):
     """One fixed point of the Bayes-optimal state evolution at α.
 
     `q` is the overlap and `v = 1 − q`, kept apart for precision. The error is on labels as drawn,
-    `clean_error` against the noiseless rule; `other_error` is the rival's of an undecided branch.
+    `clean_error` against the noiseless rule; `other_error` is that of the farthest candidate for an
+    undecided branch. `uncertainty` is that of the error at this α, infinite beside a fold.
     """
 
     branch: str
@@ -67,13 +80,17 @@ def crossings(curve: SolutionCurve, alphas: list[float]) -> list[list[FixedPoint
 
     They are named after the branch of the curve, "stable-1" for the first that rises and
     "unstable-1" for the first that falls. A "ghost" is the fold of a rising branch that ends just
-    below α, within the curve's uncertainty.
+    below α, within the curve's uncertainty: the branch may reach α after all.
+
+    A curve is computed on grids of q̂, numbered from 0, that reach further and further:
+    `curve.how_far(α)` is the number of the first that has all fixed points at α, and
+    `curve.branches(number)` are those of a grid.
     """
     found: list[list[FixedPoint]] = [[] for _ in alphas]
-    how_far = [curve.how_far(alpha) for alpha in alphas]
-    for far in sorted(set(how_far)):
-        wanted = [n for n, needed in enumerate(how_far) if needed == far]
-        branches = curve.branches(far)
+    grid_of_alpha = [curve.how_far(alpha) for alpha in alphas]
+    for grid in sorted(set(grid_of_alpha)):
+        wanted = [n for n, needed in enumerate(grid_of_alpha) if needed == grid]
+        branches = curve.branches(grid)
         for n, point in _met(curve, branches, alphas, wanted):
             found[n].append(point)
         for n, point in _ghosts(curve, branches[:-1], alphas, wanted):
@@ -84,16 +101,19 @@ def crossings(curve: SolutionCurve, alphas: list[float]) -> list[list[FixedPoint
 def _met(
     curve: SolutionCurve, branches: list[Branch], alphas: list[float], wanted: list[int]
 ) -> Iterator[tuple[int, FixedPoint]]:
-    """Yield the fixed points at each wanted α, with the number of the α."""
+    """Yield the fixed points at each wanted α, with the number of the α.
+
+    `wanted` are numbers of α in `alphas`. Branch i ends in the fold to branch i + 1, but the last.
+    """
     met = [(n, i) for n in wanted for i, b in enumerate(branches) if b.meets(alphas[n])]
     if not met:
         return
-    numbers = np.array([i for _, i in met])
+    branch_numbers = np.array([i for _, i in met])
     at = curve.meet([branches[i] for _, i in met], np.array([alphas[n] for n, _ in met]))
     gap = np.full(at.alpha.shape, np.inf)  # of ln α to the closer fold of the branch
-    for i, ends_in_fold in enumerate(branches[:-1]):
-        distance = np.abs(np.log(at.alpha / ends_in_fold.alpha_high))
-        beside = (numbers == i) | (numbers == i + 1)
+    for i, branch in enumerate(branches[:-1]):
+        distance = np.abs(np.log(at.alpha / branch.alpha_high))  # from the fold at its end
+        beside = (branch_numbers == i) | (branch_numbers == i + 1)
         gap[beside] = np.minimum(gap[beside], distance[beside])
     points = _read(curve, at, curve.error_uncertainty(at, gap))
     names = _names(branches)
@@ -129,7 +149,10 @@ def _ghosts(
 
 
 def _read(curve: SolutionCurve, at: CurvePoints, uncertainty: AnyArray) -> list[FixedPoint]:
-    """Return points of the curve as fixed points, with the uncertainty (n,) of their errors."""
+    """Return n points of the curve as fixed points, with the uncertainty (n,) of their errors.
+
+    They have the name of a ghost, which the caller replaces where they are none.
+    """
     entropy_uncertainty = curve.entropy_uncertainty(at)
     error = curve.errors(at.v)
     clean_error = curve.clean_errors(at.v)
@@ -163,8 +186,8 @@ def fixed_points(
     alpha : float or array_like
         n/d, one or several.
     tol : float, optional
-        Wanted uncertainty of the generalisation error. Up to three classes the rules give all
-        they can (11 digits and more; 6 for a continuous prior that is not Gaussian at k = 3), and
+        Wanted uncertainty of the generalisation error. Up to three classes integrals give all
+        digits they can (11 and more; 6 for a continuous prior that is not Gaussian at k = 3), and
         `tol` (1e-8, there 1e-6) only decides the status. From four classes on sampling is refined
         until `tol` is met (1e-4 for Gaussian weights, 3e-4 for finite and 2e-3 for other ones), for
         each α on its own; a point that misses it has another status.
@@ -187,9 +210,9 @@ def fixed_points(
     alphas = check_alphas(alpha)
     if branch not in (*BRANCHES, "all"):
         raise InvalidInput(f"unknown branch {branch!r}: allowed are {', '.join(BRANCHES)} and all")
-    work = effort(teacher)
-    tol = check_tolerance(tol, work.tolerance)
-    requests = {a: Request(teacher, a, tol, branch, work.first, work.last) for a in alphas}
+    sampling = effort(teacher)  # first and last level, and the default tolerance
+    tol = check_tolerance(tol, sampling.tolerance)
+    requests = {a: Request(teacher, a, tol, branch, sampling.first, sampling.last) for a in alphas}
     while waiting := [request for request in requests.values() if request.answer is None]:
         _answer_next(waiting)
     return [point for alpha in alphas for point in requests[alpha].answer or ()]
@@ -218,7 +241,7 @@ def nothing_learned(n_classes: int) -> list[FixedPoint]:
 
 @dataclass
 class Request:
-    """One α on its own way to the tolerance: which curve it needs next, and its answer."""
+    """One α until its tolerance is met: which curve it needs next, and its answer."""
 
     teacher: AnyTeacher
     alpha: float
@@ -226,7 +249,7 @@ class Request:
     branch: str  # the one asked for, or "all"
     level: int  # log2 of the points of the next curve
     last_level: int
-    until: float = math.inf  # where the next curve may end
+    until: float = math.inf  # the q̂ at which the next curve may end
     coarse: list[FixedPoint] = field(default_factory=list)  # met on the first curve
     answer: list[FixedPoint] | None = None
 
@@ -242,12 +265,16 @@ class Request:
         return [p for p in points if kind_of(p.branch) == self.branch]
 
     def receive(self, curve: SolutionCurve, met: list[FixedPoint]) -> None:
-        """Take the fixed points met on a curve as the answer, or ask for a finer curve."""
+        """Take the fixed points met on a curve as the answer, or ask for a finer curve.
+
+        On a curve that was cut, points behind its end are those of the first curve, which is whole.
+        `curve.problem` says in words which property of every solution curve this one lacks.
+        """
         if not self.coarse:
             self.coarse = met
-        end = curve.branches()[-1]
-        if self.until < math.inf and end.rising and end.alpha_high < self.alpha:
-            self.until = math.inf  # the curve was cut too short
+        last = curve.branches()[-1]
+        if self.until < math.inf and last.rising and last.alpha_high < self.alpha:
+            self.until = math.inf  # the cut curve rises towards α, which it meets behind its end
             return
         beyond = [p for p in self.coarse if p.q_hat > self.until]
         chosen = self.asked_for(_branches(curve, self.alpha, met + beyond))
@@ -273,17 +300,17 @@ class Request:
     def _refine(self, chosen: list[FixedPoint], worst: float) -> None:
         """Ask for a finer curve that ends after the fixed points and folds which matter.
 
-        Errors fall as the number of points to the power 0.9 or so: go straight to the level that
-        is needed. An open choice of branch takes one step at a time.
+        Go straight to the level that is needed. An open choice of branch takes the shortest step.
         """
         undecided = any(p.status is Status.UNDECIDED for p in chosen)
         levels = 0.0
         if self.tol < worst < math.inf and not undecided:
-            levels = math.log2(worst / self.tol) / 0.9
-        self.level = min(self.level + max(3, math.ceil(levels)), self.last_level)
+            levels = math.log2(worst / self.tol) / RATE_IN_POINTS
+        self.level = min(self.level + max(FEWEST_LEVELS, math.ceil(levels)), self.last_level)
         kinds = (self.branch, "stable", "ghost")
         seen = [p.q_hat for p in self.coarse if kind_of(p.branch) in kinds]
         first = curve_of(self.teacher, effort(self.teacher).first)
+        # Behind the last of these points, and folds close enough to α to move past it.
         self.until = first.enough(self.alpha, max(seen, default=math.inf))
 
 
@@ -312,9 +339,10 @@ def _branches(curve: SolutionCurve, alpha: float, met: list[FixedPoint]) -> list
     if curve.perfect:
         stable.append(_perfect_learning(curve, alpha))
     named = _named(curve, stable, unstable, ghosts)
-    if _out_of_order(curve, stable, unstable, ghosts):
+    may_be_incomplete = alpha < curve.overlooked_below  # states may be behind the curve's end
+    if _out_of_order(curve, stable, unstable, ghosts, may_be_incomplete):
         return [replace(p, status=Status.INCONSISTENT) for p in named]
-    if alpha < curve.overlooked_below:
+    if may_be_incomplete:
         return [_doubtful(p, stable[0].q_hat) for p in named]
     return named
 
@@ -341,7 +369,7 @@ def _named(
             named.append(point)
     for point in stable[1:-1]:
         if point is not best:
-            named.append(replace(point, branch=f"meta{point.branch}"))
+            named.append(replace(point, branch=f"meta{point.branch}"))  # metastable-2, …
     return named
 
 
@@ -413,15 +441,16 @@ def _out_of_order(
     stable: list[FixedPoint],
     unstable: list[FixedPoint],
     ghosts: list[FixedPoint],
+    may_be_incomplete: bool,
 ) -> bool:
     """Say whether stable and unstable fixed points do not alternate, or the curve has a problem.
 
-    Beside a fold, on a curve that was cut, and where states may be beyond the end of the curve the
-    sequence may be incomplete.
+    Beside a fold, on a curve that was cut, and where states may be beyond the end of the curve
+    points may be missing from the sequence.
     """
     if curve.problem:
         return True
-    if ghosts or curve.until < math.inf or stable[0].alpha < curve.overlooked_below:
+    if ghosts or curve.until < math.inf or may_be_incomplete:
         return False
     if len(stable) != len(unstable) + 1:
         return True
@@ -430,7 +459,11 @@ def _out_of_order(
 
 
 def _against(point: FixedPoint, rivals: list[FixedPoint]) -> FixedPoint:
-    """Return the point with an uncertainty that reaches to its rivals, if it has any."""
+    """Return the point with an uncertainty that reaches to its rivals, if it has any.
+
+    It reaches to each with the bar of either. An infinite bar says that there may be no such point,
+    because a fold is close: then the error is that of another candidate, to which the bar reaches.
+    """
     if not rivals:
         return point
 
@@ -438,13 +471,16 @@ def _against(point: FixedPoint, rivals: list[FixedPoint]) -> FixedPoint:
         """Return how far the error of a rival is from that of the point."""
         return abs(rival.generalisation_error - point.generalisation_error)
 
-    farthest = max(rivals, key=distance)
-    known = [p.uncertainty for p in (point, farthest) if math.isfinite(p.uncertainty)]
+    def reach(rival: FixedPoint) -> float:
+        """Return how far the error of a rival may be from that of the point."""
+        bars = [p.uncertainty for p in (point, rival) if math.isfinite(p.uncertainty)]
+        return distance(rival) + max(bars, default=0.0)
+
     return replace(
         point,
-        uncertainty=distance(farthest) + max(known, default=0.0),
+        uncertainty=max(reach(rival) for rival in rivals),
         status=Status.UNDECIDED,
-        other_error=farthest.generalisation_error,
+        other_error=max(rivals, key=distance).generalisation_error,
     )
 
 

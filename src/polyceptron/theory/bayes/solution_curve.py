@@ -1,18 +1,23 @@
 """The Bayes-optimal solution set as one curve, parametrised by q̂.
 
-The order parameter is a scalar, so nothing need be iterated: choose q̂, then
+Classes are alike, so that q and q̂ of eq. SE_BO are numbers for each of the r = `reduced_rank` class
+directions (1 for a perceptron, k − 1 for k classes), in which the teacher has variance 1. Its two
+lines are then q = F(q̂) for the prior and q̂ = αI(1 − q) for the channel, with I the information that
+a sample gives on its fields. Nothing need be iterated: choose q̂, then
 
     v = 1 − F(q̂),   α(q̂) = q̂ / I(v),   Φ = (r/2) q̂ v + ψ(q̂) + αΨ_out(v)
 
-is a fixed point of state evolution at that α (eq. SE_BO), stable where α rises with q̂ and unstable
-where it falls: folds cut the curve into branches.
+is a fixed point at that α, with ψ = Ψ_w* − (r/2)q̂ in the free entropy of eq. free_entropy. It is
+stable where α rises with q̂ and unstable where it falls: folds cut the curve into branches.
+`PriorSide` has v and ψ, `channel_table` I and Ψ_out, each with its relative error.
 
 How many folds there are
 ------------------------
-Two rows a distance Δ apart are told apart once q̂Δ² is large. Rows of a finite prior that are close
-therefore count as one until late, and α(q̂) may have a hump for every scale of the distances. With
-δ the smallest of them, v falls at least as fast as exp(−q̂δ²/8) once q̂δ²/8 is large, and without
-noise α ~ q̂√v then falls for good. The curve is followed at least that far, whatever α does before.
+A row holds the weights of one feature. Two rows a distance Δ apart are told apart once q̂Δ² is
+large. Rows of a finite prior that are close therefore count as one until late, and α(q̂) may have a
+hump for every scale of the distances. With δ the smallest of them, v falls at least as fast as
+exp(−q̂δ²/8) once q̂δ²/8 is large, and without noise α ~ q̂√v then falls for good. The curve is
+followed at least that far, whatever α does before.
 
 How large: what rows of probabilities P and P′ leave of v is √(PP′) exp(−t − L²/(16t))/√t up to
 constants, with t = q̂Δ²/8 and L = ln P/P′, so that −d ln v/d ln q̂ ≥ t − L²/(16t). That is c or more
@@ -22,25 +27,22 @@ Two properties are checked on every curve, and `problem` states in words which o
 
 * The branches rise and fall in turn. The first one rises. The last one falls if the curve ends at
   perfect learning (v = 0 and α → 0), and rises else.
-* If the curve ends at perfect learning, what the last q̂ leaves unknown of the entropy of a row,
+* If the curve ends at perfect learning, what the last q̂ leaves unknown of the entropy H of a row,
   H + ψ(q̂) = (r/2) ∫ v from q̂ to ∞, is about (r/2) v(q̂)/(δ²/8) at most. A scale that was
   overlooked leaves many times more.
 
 Where rows are sampled and some are very close, following the curve until they are told apart would
 take too long. `overlooked_below` then bounds the α at which there may be further states.
 
-Where the integrals are sampled (k ≥ 4) the curve is that of the mean over replicates: a crossing, a
-fold and the choice of a branch are decided on the mean, and the replicates tell how far it can be
-trusted.
+Where the integrals are sampled (k ≥ 4) the curve is that of the mean over replicates, which tell
+how far it can be trusted: `alpha_uncertainty`, `error_uncertainty` and `entropy_uncertainty`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize.elementwise import find_minimum
@@ -54,62 +56,48 @@ from polyceptron.sides.generalisation import angle, error_from_angle, error_on_l
 from polyceptron.sides.weights.panel_rows import Index
 from polyceptron.sides.weights.row_rule import effort
 from polyceptron.sides.weights.side import PriorSide
+from polyceptron.solve.false_position import FalsePosition
+from polyceptron.theory.bayes.branches import Branch, CurvePoints, cell_of, certain_cuts, turns
 from polyceptron.theory.bayes.channel_table import channel_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-RULE_ERROR = 1e-12  # relative error claimed for the deterministic rules, besides the proxies' own
-SAMPLED_RULE_ERROR = 1e-7  # relative error of the sampled rules: the step of their table of winners
+# Relative error of v and I by the quadrature, besides that of the interpolants (`PriorSide.error`,
+# `channel_table`): of deterministic rules, and of the part of sampled ones that is not sampled.
+RULE_ERROR = 1e-12
+SAMPLED_RULE_ERROR = 1e-7
 FOLD_DISTANCE = 0.1  # in ln α: folds that are closer to an α are kept on a finer curve
 END_MARGIN = 1.15  # factor of q̂ by which a finer curve goes farther than it must
-MOST_FALSE_POSITIONS = 40
-LOG_Q_HAT_TOLERANCE = 1e-13  # iterates of false position that are closer are one
-TINY = 1e-300  # stands for v = 0, where τ is infinite, and for α = 0
+BARS_OF_A_FOLD = 3.0  # that α must turn by: one holds in 99 of 100 cases, of hundreds of nodes
+CLEAR_OF_THE_END = 0.5  # of α at the end of a grid, from where it rises: met well inside
+SLOPE_STEP = 1e-4  # relative, of q̂: the differences for slopes along the curve
+TINY = 1e-300  # stands for v = 0, where the signal-to-noise ratio is infinite, and for α = 0
 # −d ln v/d ln q̂ from which on α ~ q̂√v falls for good. It would at 2 if I were 1/√v exactly.
 STEEPNESS_WITHOUT_FOLDS = 4.0
 FALLEN_SHARE = 0.25  # of the highest α: how far the last falling branch is followed at first
 LARGEST_MINUS_LOG_V = 640.0  # where the last falling branch ends: v = 1e-278, near the last double
-ENTROPY_ROUNDING = 1e-6  # relative to H: rounding of ψ, which the panels of v add up
+N_POINTS_BEYOND = 300  # where v falls exponentially and α changes slowly
+ENTROPY_ROUNDING = 1e-6  # relative to H: rounding of ψ, which is summed over intervals of q̂
 
-
-class CurvePoints(NamedTuple):
-    """Points of the solution curve, arrays of one shape."""
-
-    q_hat: AnyArray
-    v: AnyArray  # 1 − q
-    alpha: AnyArray
-    channel_entropy: AnyArray  # Ψ_out = dΦ/dα
-    free_entropy: AnyArray
-
-    @property
-    def q(self) -> AnyArray:
-        """The overlap q = 1 − v."""
-        return 1 - self.v
-
-
-class Branch(NamedTuple):
-    """A stretch of the curve from one fold (or end) to the next: ln q̂ and α at both ends."""
-
-    rising: bool
-    low: float  # ln q̂
-    high: float
-    alpha_low: float  # α at the ends, in the order of q̂
-    alpha_high: float
-    far: int = 0  # the number of the grid on which it was found
-
-    def meets(self, alpha: float) -> bool:
-        """Say whether α is between those of the two ends."""
-        lowest = min(self.alpha_low, self.alpha_high)
-        highest = max(self.alpha_low, self.alpha_high)
-        return lowest < alpha <= highest
+SMALLEST_SHOWN_Q_HAT = 1e-4  # the ends of the table of `solution_curve`
+LARGEST_SHOWN_ALPHA = 1e6
 
 
 class SolutionCurve:
     """The curve of one teacher at one sampling effort, with all its folds; build with `curve_of`.
 
+    It is computed on grids of q̂ with numbers `far`: grid 0 serves all α but very small or very
+    large ones, and every other has the nodes of the one before, and more q̂ behind them.
+
     Attributes
     ----------
+    log2_points : int
+        Where integrals are sampled, the points of a replicate are 2 to this power.
+    until : float
+        The q̂ at which the curve is cut, infinite for a whole one.
+    n_replicates : int
+        R, or 0 where nothing is sampled.
     perfect : bool
         Whether the curve ends at perfect learning: a finite prior and a channel without width.
     """
@@ -121,7 +109,8 @@ class SolutionCurve:
         self.weights = PriorSide(teacher, log2_points)
         self.n_replicates = self.weights.n_replicates
         self.channel = channel_table(teacher.channel, teacher.n_classes)
-        self.perfect = teacher.prior.support is not None and teacher.channel.width(0.0) == 0
+        labels_jump = teacher.channel.width(0.0) == 0  # at a boundary, if all fields are known
+        self.perfect = teacher.prior.support is not None and labels_jump
         self.grid = cache(self._grid)
         self.branches = cache(self._branches)
 
@@ -155,10 +144,7 @@ class SolutionCurve:
         return error_from_angle(angle(v), self.teacher.n_classes)
 
     def perfect_entropy(self, alpha: float | AnyArray) -> float | AnyArray:
-        """Return Φ = −H + αΨ₀ at perfect learning, v = 0, of the shape of α.
-
-        There is perfect learning for finite priors under a channel without width.
-        """
+        """Return Φ = −H + αΨ₀ at perfect learning, v = 0, of the shape of α."""
         return -self.weights.known_entropy + alpha * self.channel.known_entropy
 
     def rule_errors(self, q_hat: AnyArray) -> tuple[AnyArray, AnyArray]:
@@ -180,15 +166,16 @@ class SolutionCurve:
         replicates = self._replicates(points)
         log_ratio = np.log(replicates.alpha / points.alpha[:, None])
         sampling = estimate_from_replicates(log_ratio).uncertainty
-        # I falls as 1/√v at worst, so half of the error of ln v is passed on to α.
+        # I falls as 1/√v at worst: half of the error of ln v is passed on to α.
         return np.asarray(sampling + (i_error + 0.5 * v_error))
 
     def error_uncertainty(self, points: CurvePoints, gap: AnyArray) -> AnyArray:
         """Return the uncertainty (n,) of the generalisation error at fixed α.
 
-        A relative error u of α moves ε by its slope along the curve; that of v directly. `gap` (n,)
-        is that of ln α to the closest fold: nearer than u there may be no crossing (infinite), and
-        else the square root at the fold at most doubles what a straight line says.
+        A relative error u of α moves ε by its slope along the curve, and that of v directly:
+        `total` is what a straight line says. `gap` (n,) is how far ln α is from the closest fold,
+        at which ε bends as √gap: √gap − √(gap − u) is at most 1 + u/gap times its linear part. A
+        further u is for other bends. Nearer than u there may be no crossing: infinite.
         """
         by_alpha, by_v = self._error_slopes(points)
         v_error, i_error = self.rule_errors(points.q_hat)
@@ -206,8 +193,8 @@ class SolutionCurve:
 
     def _error_slopes(self, points: CurvePoints) -> tuple[AnyArray, AnyArray]:
         """Return dε/d ln α along the curve and dε/dv, (n,) each, by differences in q̂."""
-        up = self.points(points.q_hat * (1 + 1e-4))
-        down = self.points(points.q_hat * (1 - 1e-4))
+        up = self.points(points.q_hat * (1 + SLOPE_STEP))
+        down = self.points(points.q_hat * (1 - SLOPE_STEP))
         d_log_alpha = np.log(up.alpha / down.alpha)
         d_error = self.errors(up.v) - self.errors(down.v)
         d_v = up.v - down.v
@@ -280,12 +267,15 @@ class SolutionCurve:
         return np.concatenate(parts)
 
     def _all_told_apart(self) -> float:
-        """Return the q̂ from which on α of a finite prior falls for good, if there is no noise."""
+        """Return the q̂ from which on α of a finite prior falls for good, if there is no noise.
+
+        It is t/(δ²/8) with t = c + |L|/4 of the module's text; `slowest_fall` is δ²/8.
+        """
         assert self.teacher.prior.support is not None
         p = self.teacher.prior.support[1]
         log_ratio = float(np.log(p.max() / p.min()))
         if self.teacher.common_shift:
-            log_ratio *= self.teacher.n_classes  # at most, of the probabilities of two rows
+            log_ratio *= self.teacher.n_classes  # a row has k weights, of a perceptron one
         return (STEEPNESS_WITHOUT_FOLDS + log_ratio / 4) / self.weights.slowest_fall
 
     def _places_of_the_last_fall(self) -> AnyArray:
@@ -294,25 +284,26 @@ class SolutionCurve:
         stages = np.concatenate(list(self.weights.stages(0)))
         end = max(last, float(stages[-1]))
         nothing_left = end + LARGEST_MINUS_LOG_V / self.weights.slowest_fall
-        beyond = np.linspace(end, nothing_left, 300)[1:]
+        beyond = np.linspace(end, nothing_left, N_POINTS_BEYOND)[1:]
         return np.concatenate([stages[stages > last], beyond])
 
     def how_far(self, alpha: float) -> int:
-        """Return the number of the first grid on which the whole of the curve at α is."""
+        """Return the number `far` of the first grid that has all fixed points at α."""
         if self.until < np.inf:
             return 0
         if self.perfect:
             return 0 if alpha > self.grid(0).alpha[-1] else 1
-        last = len(self.weights.rows.ends)
-        for number in range(last):
-            if alpha < 0.5 * self.grid(number).alpha[-1]:
-                return number
+        last = len(self.weights.rows.ends)  # grids 1 to `last` end where panels of v do
+        for far in range(last):
+            if alpha < CLEAR_OF_THE_END * self.grid(far).alpha[-1]:
+                return far
         return last
 
     def enough(self, alpha: float, q_hat: float) -> float:
-        """Return the q̂ at which a finer curve may end.
+        """Return the q̂ at which a finer curve may end, to be `until` of that.
 
-        It has the states up to `q_hat` and any fold near α.
+        The curve then has the states up to `q_hat`, and every fold whose α is close to the given
+        one and may be on its other side on a finer curve.
         """
         needed = [q_hat]
         for branch in self.branches()[:-1]:
@@ -337,28 +328,32 @@ class SolutionCurve:
     def _brackets(self, branches: list[Branch], alpha: AnyArray) -> FalsePosition:
         """Return the cells of the grid, in ln q̂, between which each branch has its α (n,)."""
         grid = self.grid(max(branch.far for branch in branches))
-        places = np.log(grid.q_hat)
+        log_q_hat = np.log(grid.q_hat)
         right_node = np.empty(alpha.size, dtype=np.int64)
         for branch in set(branches):
             mine = np.array([other == branch for other in branches])
-            right_node[mine] = _cell_of(branch, places, grid.alpha, alpha[mine])
+            right_node[mine] = cell_of(branch, log_q_hat, grid.alpha, alpha[mine])
         left_node = right_node - 1
         return FalsePosition(
-            a=places[left_node],
+            a=log_q_hat[left_node],
             height_a=np.log(np.maximum(grid.alpha[left_node], TINY) / alpha),
-            b=places[right_node],
+            b=log_q_hat[right_node],
             height_b=np.log(np.maximum(grid.alpha[right_node], TINY) / alpha),
         )
 
     def _with_folds(self, q_hat: AnyArray) -> CurvePoints:
-        """Compute the curve at q̂ (n,) and at every fold, each found around a turn of α."""
+        """Compute the curve at q̂ (n,) and at every fold, each found around a turn of α.
+
+        The search is in √q̂, in which v of a finite prior is interpolated. Where it finds no
+        minimum, the node of the turn stands for the fold.
+        """
         grid = self.points(q_hat)
         alpha = grid.alpha
-        turns = _turns(alpha)
-        if turns.size == 0:
+        at_turns = turns(alpha)
+        if at_turns.size == 0:
             return grid
-        sign = np.where(alpha[turns] > alpha[turns - 1], -1.0, 1.0)  # −1 at a maximum of α
-        bracket = tuple(np.sqrt(q_hat[turns + i]) for i in (-1, 0, 1))
+        sign = np.where(alpha[at_turns] > alpha[at_turns - 1], -1.0, 1.0)  # −1 at a maximum of α
+        bracket = tuple(np.sqrt(q_hat[at_turns + i]) for i in (-1, 0, 1))
 
         def signed_alpha(root_q_hat: AnyArray, sign: AnyArray) -> AnyArray:
             """Return ±α at √q̂ (m,), which has a minimum at the fold."""
@@ -371,16 +366,17 @@ class SolutionCurve:
     def _branches(self, far: int = 0) -> list[Branch]:
         """Return the stretches between folds, in the order of q̂."""
         grid = self.grid(far)
-        cuts = [0, *_turns(grid.alpha).tolist(), grid.alpha.size - 1]
+        cuts = [0, *turns(grid.alpha).tolist(), grid.alpha.size - 1]
         if len(cuts) > 2:
-            cuts = _certain_cuts(cuts, np.log(grid.alpha), 3 * self.alpha_uncertainty(grid))
-        place = np.log(grid.q_hat)
+            uncertainty = BARS_OF_A_FOLD * self.alpha_uncertainty(grid)
+            cuts = certain_cuts(cuts, np.log(grid.alpha), uncertainty)
+        log_q_hat = np.log(grid.q_hat)
         alpha = grid.alpha
         return [
             Branch(
                 rising=bool(alpha[j] > alpha[i]),
-                low=float(place[i]),
-                high=float(place[j]),
+                low=float(log_q_hat[i]),
+                high=float(log_q_hat[j]),
                 alpha_low=float(alpha[i]),
                 alpha_high=float(alpha[j]),
                 far=far,
@@ -409,19 +405,19 @@ class SolutionCurve:
     def overlooked_below(self) -> float:
         """The α below which there may be states beyond the end of the curve; 0 if there are none.
 
-        Rows that are too close for the sampled rule are told apart beyond the end. There α(q̂) is at
-        most q̂/I at an upper bound of v.
+        Rows that are too close for the sampled rule (`resolved` is False) are told apart beyond the
+        end. There α(q̂) is at most q̂/I at an upper bound of v. As q̂ and I rise, this is less between
+        two nodes than q̂ of the second over I of the first.
         """
         if self.weights.rows.resolved:
             return 0.0
         if not self.perfect:
             return np.inf
         end = float(self.grid(0).q_hat[-1])
-        q_hat = np.geomspace(
-            end, max(2 * end, LARGEST_MINUS_LOG_V / self.weights.slowest_fall), 300
-        )
+        nothing_left = max(2 * end, LARGEST_MINUS_LOG_V / self.weights.slowest_fall)
+        q_hat = np.geomspace(end, nothing_left, N_POINTS_BEYOND)
         information, _ = self.channel(self.weights.bound(q_hat))
-        return float((q_hat / information).max())
+        return float((q_hat[1:] / information[:-1]).max())
 
     def _entropy_is_missing(self) -> bool:
         """Say whether H + ψ at the end of grid 0 is more than the fall of v from there explains."""
@@ -433,102 +429,6 @@ class SolutionCurve:
         allowed = ENTROPY_ROUNDING * H + self.entropy_uncertainty(end)
         # v falls at half the rate of its limit or more, by the choice of the last q̂.
         return bool((unknown > 2 * explained + allowed)[0])
-
-
-def _turns(alpha: AnyArray) -> AnyArray:
-    """Return the indices at which α (n,) stops rising or stops falling."""
-    rising = np.diff(alpha) > 0
-    return np.flatnonzero(rising[1:] != rising[:-1]) + 1
-
-
-def _certain_cuts(cuts: list[int], log_alpha: AnyArray, uncertainty: AnyArray) -> list[int]:
-    """Keep the turns of ln α (n,) that are folds, with both ends of the curve.
-
-    A turn and the next one are no folds if α, all the way between, differs from theirs by no more
-    than its uncertainty. The pair that is least certain goes first.
-    """
-
-    def certain_height(i: int, j: int) -> float:
-        """Return how far α leaves both turns between them, beyond its uncertainty."""
-        between = slice(i, j + 1)
-        turns = np.array([[i], [j]])
-        apart = np.abs(log_alpha[between] - log_alpha[turns])
-        unsure = np.maximum(uncertainty[between], uncertainty[turns])
-        return float((apart - unsure).max())
-
-    kept = list(cuts)
-    while len(kept) > 2:
-        heights = [certain_height(i, j) for i, j in pairwise(kept)]
-        smallest = int(np.argmin(heights))
-        if heights[smallest] > 0:
-            break
-        # Between two turns both go. The ends of the curve stay, and the turn beside one goes.
-        first = max(smallest, 1)
-        last = min(smallest + 1, len(kept) - 2)
-        del kept[first : last + 1]
-    return kept
-
-
-def _cell_of(branch: Branch, places: AnyArray, alpha: AnyArray, wanted: AnyArray) -> AnyArray:
-    """Return the right node (n,) of the cell in which the branch has each wanted α (n,)."""
-    first, last = np.searchsorted(places, (branch.low, branch.high))
-    direction = 1 if branch.rising else -1
-    climb = np.maximum.accumulate(direction * alpha[first : last + 1])
-    return np.searchsorted(climb, direction * wanted).clip(1, climb.size - 1) + first
-
-
-@dataclass
-class FalsePosition:
-    """Roots of n functions at once by false position, after Anderson and Björck.
-
-    All arrays are of shape (n,). Where the ends of a bracket have heights of the same sign the
-    answer is the end of smaller height.
-    """
-
-    a: AnyArray
-    height_a: AnyArray
-    b: AnyArray  # the latest iterate
-    height_b: AnyArray
-
-    def solve(self, height: Callable[[AnyArray, AnyArray], AnyArray]) -> AnyArray:
-        """Return the roots.
-
-        `height` takes places (m,) and the indices (m,) of the functions to evaluate there.
-        """
-        root = np.where(np.abs(self.height_a) < np.abs(self.height_b), self.a, self.b)
-        going = np.flatnonzero(self.height_a * self.height_b < 0)
-        for _ in range(MOST_FALSE_POSITIONS):
-            if not going.size:
-                break
-            new = self._secant(going)
-            moved = np.abs(new - self.b[going])
-            new_height = height(new, going)
-            root[going] = new
-            self._replace(going, new, new_height)
-            going = going[(new_height != 0) & (moved > LOG_Q_HAT_TOLERANCE)]
-        return root
-
-    def _secant(self, going: AnyArray) -> AnyArray:
-        """Return the zero of the line through both ends of the bracket."""
-        a = self.a[going]
-        b = self.b[going]
-        height_a = self.height_a[going]
-        height_b = self.height_b[going]
-        return np.asarray(b - height_b * (b - a) / (height_b - height_a))
-
-    def _replace(self, going: AnyArray, new: AnyArray, new_height: AnyArray) -> None:
-        """Take the new iterate as b; a stays, of less height, if it is on the other side still."""
-        a = self.a[going]
-        b = self.b[going]
-        height_a = self.height_a[going]
-        height_b = self.height_b[going]
-        same_side = (new_height > 0) == (height_b > 0)
-        kept = 1 - new_height / height_b
-        lowered = height_a * np.where(kept > 0, kept, 0.5)
-        self.a[going] = np.where(same_side, a, b)
-        self.height_a[going] = np.where(same_side, lowered, height_b)
-        self.b[going] = new
-        self.height_b[going] = new_height
 
 
 @lru_cache(maxsize=32)
@@ -582,10 +482,10 @@ def solution_curve(teacher: AnyTeacher, n_points: int = 400) -> pd.DataFrame:
     if isinstance(n_points, bool) or not isinstance(n_points, int) or not 2 <= n_points <= 100_000:
         raise InvalidInput(f"n_points must be a whole number from 2 to 100000, got {n_points!r}")
     check_teacher(teacher)
-    curve = curve_of(teacher, effort(teacher).first + 2)
+    curve = curve_of(teacher, effort(teacher).first + 2)  # four times the points of the first level
     grid = curve.grid(0)
-    sensible = grid.q_hat[(grid.q_hat > 1e-4) & (grid.alpha < 1e6)]
-    points = curve.points(np.geomspace(sensible[0], sensible[-1], n_points))
+    shown = grid.q_hat[(grid.q_hat > SMALLEST_SHOWN_Q_HAT) & (grid.alpha < LARGEST_SHOWN_ALPHA)]
+    points = curve.points(np.geomspace(shown[0], shown[-1], n_points))
     columns = {
         "q_hat": points.q_hat,
         "q": points.q,

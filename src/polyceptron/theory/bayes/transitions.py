@@ -35,7 +35,8 @@ from polyceptron.progress import steps
 from polyceptron.rows import Status
 from polyceptron.sides.weights.row_rule import effort
 from polyceptron.theory.bayes import solution_curve
-from polyceptron.theory.bayes.solution_curve import Branch, CurvePoints, SolutionCurve
+from polyceptron.theory.bayes.branches import Branch, CurvePoints
+from polyceptron.theory.bayes.solution_curve import SolutionCurve
 
 
 @dataclass(frozen=True, repr=False)

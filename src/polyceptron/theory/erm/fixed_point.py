@@ -1,4 +1,13 @@
-"""Fixed points of empirical risk minimisation: one (α, λ) at a time (eq. SE, corollary 1).
+"""Fixed points of empirical risk minimisation: one (α, λ) at a time (eq. SE, cor. gen_error_ERM).
+
+The estimator is Ŵ = argmin Σ_μ ℓ(Wᵀx_μ/√d, y_μ) + (λ/2)‖W‖² (eq. optimization_ERM), n = αd.
+
+Where all classes are alike, m, q and V of eq. SE are numbers per class direction (multiples of
+I − 11ᵀ/k), and so are the conjugates m̂, q̂, V̂. The unknowns are θ = (ln τ, ln q, ln V), shape (3,),
+with τ = ρ/√(1 − ρ²) and ρ = m/√q the correlation of student and teacher fields. `equations` writes
+eq. SE as F(θ) = 0 for a `Problem`: the fields side averages over one sample by a rule, nodes of
+quadrature or random points on levels of rising number; the weights side is the ridge and the
+spectrum of the features. The generalisation error ε depends on τ alone.
 
 `erm_fixed_point` decides how a problem is solved:
 
@@ -7,9 +16,12 @@
 - no samples, or hinges without a majority class: the weights are 0;
 - the square loss: in closed form (`square_closed_form`);
 - the best ridge: a search (`best_ridge`);
-- else `solve`: the root on a coarse rule (`coarse_root`), corrected on finer ones (`refinement`).
+- no ridge and noisy labels: weights diverge at α_s, up to which data are separable; close to it the
+  root is followed from further away (`near_separability`);
+- else `solve`: the root on a coarse level (`coarse_root`), corrected on finer ones (`refinement`).
 
-Rows of learning curves are made of them in `rows`.
+`refinement` makes the error bars of ε and θ; the bars of the training loss and error are completed
+here. Rows of learning curves are made of these points in `rows`.
 """
 
 import contextlib
@@ -49,6 +61,15 @@ from polyceptron.theory.erm.small_weights import small_weights
 from polyceptron.theory.erm.training import acts_along_ones
 from polyceptron.theory.separability import loss_at_ridge, separable_up_to
 
+# q up to which hinges are as in the limit of small weights.
+LARGEST_SMALL_NORM = 0.1
+# |α/α_s − 1|: half of the error to which α_s is known for two and three classes, the only ones for
+# which a point so close to it is found. Closer, that error decides how far q has diverged.
+CLOSEST_TO_ALPHA_S = 5e-11
+# Of ε at the stages on the way to a penalty: each is only the start of the next.
+TOLERANCE_OF_STAGES = 1e-3
+LARGEST_LOG_Q = 230.0  # q of 1e100: the search went astray
+
 # What a caller may name as the student: `as_erm` makes an `ERM` of it.
 ErmLike = Estimator | Loss | str
 
@@ -87,14 +108,14 @@ def erm_fixed_point(teacher: Any, estimator: ErmLike, alpha: Any, tol: float | N
     alpha : float or array_like
         n/d, one or several.
     tol : float, optional
-        Of the generalisation error: 1e-6 for k = 2, 3, else 1e-4, or 1e-3 where classes are
-        unequal. The square loss needs none.
+        Wanted uncertainty of the generalisation error: by default 1e-6 for k = 2, 3, else 1e-4, or
+        1e-3 for unequal classes. The square loss needs none.
 
     Returns
     -------
     ErmFixedPoint, or a list of them for several α
-        Where classes are unequal (a mixture, biases, class weights) a `PopulationPoint`, with
-        matrices in place of scalars.
+        For unequal classes (a mixture, biases, class weights) a `PopulationPoint`, with matrices
+        instead of scalars.
 
     Examples
     --------
@@ -102,7 +123,8 @@ def erm_fixed_point(teacher: Any, estimator: ErmLike, alpha: Any, tol: float | N
     >>> rare = Mixture(shares=(0.9, 0.1), separation=2.0)
     >>> erm_fixed_point(rare, ERM(intercept=True), 3.0).recall.round(4).tolist()
     [0.9721, 0.267]
-    >>> round(erm_fixed_point(Teacher(3), ERM("square", 1.0), 2.0).generalisation_error, 5)
+    >>> point = erm_fixed_point(Teacher(3), ERM("square", 1.0), 2.0)
+    >>> round(point.generalisation_error, 5)
     0.30546
     """
     check_population(teacher)
@@ -141,10 +163,11 @@ def _by_search(teacher: AnyTeacher, spec: ERM, problem: Problem, tol: float) -> 
             return erm_fixed_point(teacher, ERM(spec.loss, 0.0), problem.alpha, tol)
 
         return best_ridge(problem, tol, solve, without_ridge)
-    largest_small_norm = 0.1  # q up to which hinges are as at small weights
-    if small is not None and small.q < largest_small_norm:
+    if small is not None and small.q < LARGEST_SMALL_NORM:
         start = np.log([small.tau, small.q, small.V])
-        return solve(problem, tol, start, room=problem.ridge * small.V)
+        # A round of the loop without ridge multiplies V by g, and weights vanish at g = 1, where
+        # the equations are singular, as at α_s. With a ridge λV = 1 − 1/g is the distance from it.
+        return solve(problem, tol, start, distance=problem.ridge * small.V)
     return solve(problem, tol)
 
 
@@ -163,7 +186,10 @@ def _ridge_problem(teacher: AnyTeacher, spec: ERM, alpha: float) -> Problem:
 
 
 def _limit_of_small_weights(teacher: AnyTeacher, problem: Problem) -> ScalarOrder | None:
-    """Return the order parameters at small weights, for hinges that may have them; else None."""
+    """Return the order parameters at small weights, for hinges that may have them; else None.
+
+    These are losses whose pulls on a sample have a bounded sum (`pooled`).
+    """
     if not problem.loss.pooled or problem.n_classes == 2 or teacher.noise.noiseless:
         return None
     return small_weights(problem)
@@ -213,17 +239,16 @@ def _ridge_or_unknown(problem: Problem, searched: bool) -> float:
 
 def _near_separability(teacher: AnyTeacher, problem: Problem, tol: float) -> ErmFixedPoint:
     """Solve without a ridge for noisy labels, where weights diverge at α_s."""
-    limit = separable_up_to(teacher, False)
-    room = abs(problem.alpha / limit - 1)
-    near = towards_limit(problem, limit)
-    if near is None:
-        point = solve(problem, tol, room=room)
-    elif near.converged:
-        point = solve(problem, tol, near.theta, near.jacobian, room, near)
+    alpha_s = separable_up_to(teacher, intercept=False)
+    distance = abs(problem.alpha / alpha_s - 1)
+    root = towards_limit(problem, alpha_s)
+    if root is None:  # α is not close to α_s
+        point = solve(problem, tol, distance=distance)
+    elif root.converged:
+        point = solve(problem, tol, root.theta, root.jacobian, distance, root)
     else:
-        point = solve(problem, tol, near.theta, near.jacobian, room)
-    # Closer to α_s than this the error of α_s itself, 1e-10, decides how far q has diverged.
-    if room < 5e-11 and point.status == Status.OK:
+        point = solve(problem, tol, root.theta, root.jacobian, distance)
+    if distance < CLOSEST_TO_ALPHA_S and point.status == Status.OK:
         return replace(point, status=Status.TOLERANCE_NOT_MET)
     return point
 
@@ -231,30 +256,33 @@ def _near_separability(teacher: AnyTeacher, problem: Problem, tol: float) -> Erm
 def _with_penalty(
     teacher: AnyTeacher, loss: Loss, penalty: Penalty, alpha: float, tol: float | None
 ) -> ErmFixedPoint:
-    """Solve with any penalty, from the fixed point of a ridge of the same strength."""
+    """Solve with any penalty, from the fixed point of a ridge of the same strength.
+
+    If that start is too far, `penalty.path()` gives penalties on the way to this one.
+    """
     ridge_point = erm_fixed_point(teacher, ERM(loss, penalty.strength), alpha, tol)
-    if ridge_point.q == 0:
+    if ridge_point.q == 0:  # no penalty moves weights from 0
         return ridge_point
     tol = check_tolerance(tol, default_tolerance(teacher.n_classes))
     problem = erm_sides(teacher, loss, penalty.strength, ridge_point.alpha)
 
-    def solved(other: Penalty, tol: float, near: ErmFixedPoint) -> ErmFixedPoint:
+    def solved(other: Penalty, tol: float, nearby: ErmFixedPoint) -> ErmFixedPoint:
         """Return the fixed point of another penalty, from one near by."""
-        start = np.array([math.log(near.tau), math.log(near.q), math.log(near.V)])
+        start = np.array([math.log(nearby.tau), math.log(nearby.q), math.log(nearby.V)])
         return solve(problem.with_penalty(other), tol, start)
 
     point = solved(penalty, tol, ridge_point)
     if point.status != Status.NOT_CONVERGED:
         return point
-    near = ridge_point
+    last = ridge_point
     for stage in penalty.path():
-        stage_tol = max(tol, 1e-3)  # on the way to the penalty itself
+        stage_tol = max(tol, TOLERANCE_OF_STAGES)
         if stage == penalty:
             stage_tol = tol
-        point = solved(stage, stage_tol, near)
+        point = solved(stage, stage_tol, last)
         if point.status == Status.NOT_CONVERGED:
             break
-        near = point
+        last = point
     return point
 
 
@@ -281,7 +309,7 @@ def solve(
     tol: float,
     start: Array | None = None,
     jacobian: Array | None = None,
-    room: float = math.inf,
+    distance: float = math.inf,
     root: Root | None = None,
 ) -> ErmFixedPoint:
     """Return the fixed point with ε to `tol`, or as close as the levels of the rule come.
@@ -294,25 +322,28 @@ def solve(
     start : array (3,), optional
         θ = (ln τ, ln q, ln V) near the fixed point.
     jacobian : array (3, 3), optional
-        Of the equations near there.
-    room : float
-        |α/α_s − 1|, where weights diverge at α_s.
+        ∂F/∂θ near there.
+    distance : float
+        Relative distance from where the equations are singular: |α/α_s − 1| where weights diverge
+        at α_s, λV where those of hinges vanish. The closer, the finer the level to begin on.
     root : Root, optional
         The coarse root, if it is known.
     """
     system = equations(problem)
-    parts = steps(range(2))
+    parts = steps(range(2))  # the two halves of the work, for a progress bar
     next(parts)
     if root is None:
-        root = coarse_root(system, start, jacobian, room)
+        root = coarse_root(system, start, jacobian, distance)
     next(parts)
     refined = _refined_or_none(system, root, tol)
     missed = refined is None or refined.uncertainty > tol
+    # Sums over competitors, whose nodes follow the order parameters, have random points as an
+    # alternative, whose nodes do not: the second call ends here.
     if missed and problem.nodes_follow_order:
-        near = root.theta
+        best_theta = root.theta
         if refined is not None:
-            near = refined.theta
-        sampled = solve(problem.by_points(), tol, near)
+            best_theta = refined.theta
+        sampled = solve(problem.by_points(), tol, best_theta)
         if refined is None or sampled.uncertainty <= refined.uncertainty:
             return sampled
     if refined is None:
@@ -326,14 +357,16 @@ def _refined_or_none(system: Equations, root: Root, tol: float) -> Refined | Non
         return None
     with contextlib.suppress(ArithmeticError, np.linalg.LinAlgError):
         refined = refine(system, root, tol)
-        largest_log_q = 230.0  # q of 1e100: the search went astray
-        if refined.theta[1] <= largest_log_q and math.isfinite(refined.uncertainty):
+        if refined.theta[1] <= LARGEST_LOG_Q and math.isfinite(refined.uncertainty):
             return refined
     return None
 
 
 def _point_of(problem: Problem, system: Equations, refined: Refined, tol: float) -> ErmFixedPoint:
-    """Return all that is reported of an answer; of hard margins `system` has another ridge."""
+    """Return all that is reported of an answer.
+
+    `system.problem` is not `problem` for hard margins: their equations are solved at the ridge 1.
+    """
     law = system.law(refined.theta)
     loss, loss_bar = _training_loss(problem, law, refined)
     mistakes, mistakes_bar = _training_error(problem, law, refined)
@@ -351,8 +384,12 @@ def _point_of(problem: Problem, system: Equations, refined: Refined, tol: float)
 
 
 def _training_loss(problem: Problem, law: ScalarOrder, refined: Refined) -> tuple[float, float]:
-    """Return the mean training loss and its uncertainty; NaN where the theory does not know it."""
-    loss = float(refined.averages.loss[0])
+    """Return the mean training loss and its uncertainty; NaN where the theory does not know it.
+
+    A loss that depends on the part common to all classes, along (1, …, 1), has a mean that class
+    differences do not decide. Hard margins do not depend on it, and need no test.
+    """
+    loss = float(refined.averages.loss[0])  # of the only replicate; NaN of averages in closed form
     if math.isnan(loss) and problem.weights.penalty.quadratic:
         return square.square_training_loss(problem, law), refined.loss_uncertainty
     if not problem.loss.scale_free and acts_along_ones(problem.loss, problem.n_classes):
@@ -361,9 +398,11 @@ def _training_loss(problem: Problem, law: ScalarOrder, refined: Refined) -> tupl
 
 
 def _training_error(problem: Problem, law: ScalarOrder, refined: Refined) -> tuple[float, float]:
-    """Return the training error and its uncertainty; a probability of margins if nodes are random.
+    """Return the training error and its uncertainty.
 
-    Where neither the averages nor the margins know it, it is measured on quasi-random points.
+    Deterministic nodes measure it. Else it is the probability that a fresh sample has a margin
+    below a threshold, where training leaves a sample mistaken exactly then
+    (`Problem.training_error`). Where neither is known, it is measured on quasi-random points.
     """
     measured = float(refined.averages.error[0])
     if not problem.nodes_are_random and not math.isnan(measured):
@@ -380,14 +419,21 @@ def _training_error(problem: Problem, law: ScalarOrder, refined: Refined) -> tup
 
 
 def _bar_of_margins(problem: Problem, law: ScalarOrder, refined: Refined, value: float) -> float:
-    """Return the uncertainty of a training error by margins: each unknown is moved by its own."""
-    up = np.exp(refined.theta_uncertainty)
-    moved = (
-        replace(law, tau=law.tau * up[0]),
-        replace(law, q=law.q * up[1]),
-        replace(law, V=law.V * up[-1]),
+    """Return the uncertainty of a training error by margins, `value`.
+
+    Each of τ, q and V is raised by its own relative uncertainty e^u − 1, and the absolute changes
+    are added: a bar of first order in u, like those of θ itself.
+    """
+    up_tau, up_q, up_V = np.exp(refined.theta_uncertainty)
+    raised = (
+        replace(law, tau=law.tau * up_tau),
+        replace(law, q=law.q * up_q),
+        replace(law, V=law.V * up_V),
     )
     bar = PROBABILITY_ROUNDING
-    for other in moved:
-        bar += abs((problem.training_error(other) or 0.0) - value)
+    for other in raised:
+        changed = problem.training_error(other)
+        if changed is None:
+            return math.inf
+        bar += abs(changed - value)
     return bar

@@ -9,6 +9,7 @@ import numpy as np
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate
 from polyceptron.rows import Status
+from polyceptron.sides.matrix.linear_loss import has_known_training_loss, linear_training_loss
 from polyceptron.sides.matrix.order import MatrixOrder, MatrixProblem
 from polyceptron.sides.scores import FieldsDistribution, TeacherFields, population_scores
 from polyceptron.solve.solution import status_within
@@ -52,22 +53,34 @@ def numbers_of(
     """
     law = fields_law(problem, solved.order)
     scores = population_scores(law, problem.probabilities, tol, near)
-    training_loss = solved.averages.loss
-    if acts_along_ones(problem.loss, problem.n_classes):
-        training_loss = math.nan
     return {
         "generalisation_error": scores.error,
         "balanced_error": scores.balanced_error,
         "confusion": scores.confusion,
         "test_loss": scores.test_loss or _unknown(()),
         "brier": scores.brier or _unknown(()),
-        "training_loss": exactly(training_loss),
+        "training_loss": exactly(_training_loss(problem, solved)),
         "training_error": exactly(solved.averages.error),
         "intercepts": exactly(problem.basis @ law.b),
         "m": exactly(law.m),
         "Q": exactly(law.Q),
         "V": exactly(solved.order.V),
     }
+
+
+def _training_loss(problem: MatrixProblem, solved: Solved) -> float:
+    """Return the mean loss of training samples, NaN where the part along (1, …, 1) is unknown.
+
+    The averages of the fields side have fields without that part.
+    """
+    if not acts_along_ones(problem.loss, problem.n_classes):
+        return solved.averages.loss
+    if not has_known_training_loss(problem):
+        return math.nan
+    try:
+        return linear_training_loss(problem, solved.averages.hats.Q)
+    except np.linalg.LinAlgError:
+        return math.nan
 
 
 def exactly(value: float | Array) -> Estimate:

@@ -23,7 +23,7 @@ from polyceptron.theory.erm.first_root import (
     PathOnFinerBoxes,
     first_root,
 )
-from polyceptron.theory.erm.matrix_solver import MatrixSolver, Solved
+from polyceptron.theory.erm.matrix_solver import MISSED_TOO_MUCH, MatrixSolver, Solved
 from polyceptron.theory.erm.population_numbers import (
     Numbers,
     is_scalar,
@@ -85,11 +85,19 @@ def _root_on_level(solver: MatrixSolver, solved: Solved, level: int, accuracy: f
             fields = GraphFields(solver.problem, solved.order, level)
         near = solved.theta
         solved = solver.solve(fields, near, tol=accuracy)
-        if not solved.converged:
-            solved = solver.solve_by_newton(fields, near, tol=accuracy)
+        if not solved.converged and solved.averages.missed <= MISSED_TOO_MUCH:
+            solved = _newton_or(solved, solver, near, accuracy)
         if solved.converged and solved.averages.missed < LARGEST_SHARE_OUTSIDE:
             break
     return solved
+
+
+def _newton_or(rounds: Solved, solver: MatrixSolver, near: Array, accuracy: float) -> Solved:
+    """Return the root that Newton's method finds near θ, or where the rounds ended if it fails."""
+    by_newton = solver.solve_by_newton(rounds.fields, near, tol=accuracy)
+    if by_newton.converged:
+        return by_newton
+    return rounds
 
 
 def _with_bars_of_levels(coarse: Numbers, fine: Numbers, missed: float, accuracy: float) -> Numbers:

@@ -205,6 +205,8 @@ def largest_stable_rate(teacher: AnyTeacher, loss: Loss) -> float:
     has g = 0.
     """
     step = step_averages(teacher, loss)
+    if step.gradient_is_bounded:
+        return math.inf
     rates = []
     for q in (1e6, 1e8):
         averages = step(ScalarOrder(1e-3, q, 0.0))

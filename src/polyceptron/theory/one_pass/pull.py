@@ -13,7 +13,7 @@ which is a step along the gradient. There are three ways to them (`step_averages
 
 c is the channel's signal. A label drawn from p is the argmax of z plus Gumbel noise: a softmax
 teacher with slope √q. So C = c_softmax(√q)/√q by Gaussian integration by parts, and A is the
-chance that this label and the teacher's agree, an integral over two utilities at any k.
+chance that this label and the teacher's agree (`agreement`).
 
 `ExplicitStep`: the loss has closed forms (square loss).
 
@@ -29,15 +29,15 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
 
-from polyceptron.numerics import Array, gumbel
+from polyceptron.numerics import Array
 from polyceptron.problem.channels import Channel, SoftmaxNoise
 from polyceptron.problem.losses import Loss
 from polyceptron.problem.order import ScalarOrder
 from polyceptron.problem.populations import AnyTeacher
 from polyceptron.sides.fields.integrand import Averaging
 from polyceptron.sides.scalar import SMALLEST_NORM, FieldsSide
+from polyceptron.theory.one_pass.agreement import label_agreement
 
 # A proximal step of V moves the fields by V‖f‖, and f is a difference divided by V: the averages
 # err by V and by 1e-16/V (tests/unit/theory/test_one_pass.py: hinges against quadrature).
@@ -67,6 +67,7 @@ class Step(ABC):
     """The averages of one step as a function of the law of the fields."""
 
     sampled: bool = False  # whether the other estimates are replicates of random points
+    gradient_is_bounded: bool = False  # known of the loss, however large the fields
 
     @abstractmethod
     def __call__(self, order: ScalarOrder) -> StepAverages:
@@ -93,6 +94,7 @@ class ExplicitStep(Step):
 class SoftmaxStep(Step):
     """Cross-entropy with a share a of the label in its target."""
 
+    gradient_is_bounded = True
     channel: Channel
     n_classes: int
     label_share: float = 1.0
@@ -108,64 +110,6 @@ class SoftmaxStep(Step):
         Q = (S - 2 * a * A + a * a - (1 - a) ** 2 / k) / r
         M = a * self.channel.signal(k)
         return StepAverages(np.array([M]), np.array([C]), np.array([max(Q, 0.0)]))
-
-
-def label_agreement(channel: Channel, tau: float, slope: float, n_classes: int) -> float:
-    """Return P(teacher's label = student's label), the student drawing from softmax(slope·x).
-
-    Parameters
-    ----------
-    channel : Channel
-        Draws the teacher's label.
-    tau : float
-        ρ/√(1 − ρ²), ρ the correlation of the teacher's fields with x, which has variance 1.
-    slope : float
-        √q.
-    n_classes : int
-    """
-    k = n_classes
-    share_guessed = k * channel.guess(k)
-    seen = channel.utility_tau(tau)
-    if seen is None:
-        agree = _agreement_of_utilities(channel, tau, slope, k)
-    else:
-        agree = 1 - gumbel.disagreement(slope, k, math.atan2(1.0, seen))
-    return (1 - share_guessed) * agree + share_guessed / k
-
-
-def _agreement_of_utilities(channel: Channel, tau: float, slope: float, k: int) -> float:
-    """Return P(argmax of both utilities agree) = k ∫∫ f(C, t) F(C, t)^{k−1} dC dt.
-
-    C is the teacher's utility of a class and t the student's, with joint distribution function
-
-        F(C, t) = ∫ φ(x) F_v(C − ρx) G(t − √q x) dx,     G Gumbel's,  v = 1 − ρ²
-
-    and density f. All three integrals are sums over even steps, as fine as the narrowest factor.
-    """
-    rho = tau / math.hypot(1.0, tau)
-    law = channel.utility_law(1 / (1 + tau * tau))
-    assert law is not None  # `step_averages` has asked
-    width = channel.width(1 / (1 + tau * tau))
-    reach_of_x = 8.5
-    step_of_x = 0.3 * min(1.0, 1 / slope, width / max(abs(rho), 1e-300))
-    x = np.arange(-reach_of_x, reach_of_x + step_of_x, step_of_x)
-    step_of_C = 0.25 * math.hypot(width, min(1.0, abs(rho) / slope))
-    C = np.arange(-reach_of_x + law.low, reach_of_x + law.high, step_of_C)
-    step_of_t = 0.25 * math.hypot(1.0, slope * min(1.0, width))
-    t = np.arange(-5 - reach_of_x * slope, 38 + reach_of_x * slope, step_of_t)
-    log_F, hazard = law.values(C[:, None] - rho * x)
-    teacher = np.exp(log_F)
-    y = t[:, None] - slope * x
-    with np.errstate(over="ignore"):
-        log_G = -np.exp(-y)
-    student = np.exp(log_G)
-    student_density = np.exp(log_G - y)
-    weight = np.exp(-0.5 * x * x) * (step_of_x / math.sqrt(2 * math.pi))
-    both_below = (teacher * weight) @ student.T
-    density = (teacher * hazard * weight) @ student_density.T
-    with np.errstate(divide="ignore"):
-        log_terms = np.log(density) + (k - 1) * np.log(np.minimum(both_below, 1.0))
-    return k * step_of_C * step_of_t * math.exp(logsumexp(log_terms))
 
 
 @dataclass(frozen=True)
