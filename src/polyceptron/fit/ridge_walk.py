@@ -17,8 +17,9 @@ import numpy as np
 from polyceptron.data.design import Design
 from polyceptron.fit.held_out_problem import HeldOutProblem
 from polyceptron.fit.regular_solves import solved
-from polyceptron.fit.solvers import newton, newton_step
+from polyceptron.fit.solvers import newton_step
 from polyceptron.fit.solvers.erm_fit import through_nearest
+from polyceptron.fit.solvers.line_search import line_search
 from polyceptron.fit.solvers.logistic_objective import OBJECTIVES
 from polyceptron.fit.solvers.many_classes import FEWEST_CLASSES
 from polyceptron.fit.solvers.objectives import Evaluation, LossObjective, Objective
@@ -116,9 +117,7 @@ class RidgeWalk:
             total = here.value + 0.5 * newton_step.dots(pull * U, U)
             gain = -0.5 * newton_step.dots(G, D)
             before = Z
-            step, here, Z = newton.line_search(
-                self.design, self.objective, ridges, U, Z, here, G, D
-            )
+            step, here, Z = line_search(self.design, self.objective, ridges, U, Z, here, G, D)
             U += (step[:, None, None] * D).astype(self.dtype, copy=False)
             gain_is_small = bool((gain <= self.enough * total).all())
             if settled(before, Z, gain_is_small):

@@ -7,9 +7,11 @@ import pytest
 from scipy.special import softmax
 from sklearn.model_selection import StratifiedKFold
 
+from polyceptron.data.checks import Samples
+from polyceptron.data.stored_designs import ArrayDesign
 from polyceptron.fit.erm import fit_erm, fit_erm_path
 from polyceptron.fit.erm_classifier import ERMClassifier
-from polyceptron.fit.solvers import many_classes
+from polyceptron.fit.solvers import inverse_hessian, many_class_problem, many_classes
 from polyceptron.problem import Teacher
 
 K = 30
@@ -56,13 +58,13 @@ def test_a_loose_tolerance_is_certified_in_single_precision(dtype, monkeypatch):
     rng, n, k, ridge = np.random.default_rng(3), 11_000, 100, 30.0
     y = np.arange(n) % k
     X = (rng.standard_normal((k, 8))[y] + rng.standard_normal((n, 8)) + 3).astype(dtype)
-    look, seen = many_classes._ManyClasses.look, []
+    look, seen = many_class_problem.ManyClassProblem.look, []
 
-    def counted(self, U, pulls, dtype):
+    def counted(self, U, penalties, dtype):
         seen.append(dtype)
-        return look(self, U, pulls, dtype)
+        return look(self, U, penalties, dtype)
 
-    monkeypatch.setattr(many_classes._ManyClasses, "look", counted)
+    monkeypatch.setattr(many_class_problem.ManyClassProblem, "look", counted)
     fit = fit_erm(X, y, "cross-entropy", ridge, tol=0.1)
     assert fit.status == "ok"
     assert set(seen) == {np.float32}
@@ -132,15 +134,51 @@ def test_what_the_last_steps_showed_is_known_of_the_inverse_hessian():
     rng = np.random.default_rng(2)
     k, d = 3, 5
     vectors, B = np.linalg.qr(rng.standard_normal((d, d)))[0], rng.standard_normal((k * d, k * d))
-    inverse = many_classes._Inverse(vectors, rng.uniform(0.5, 2, (k, d)), [])
-    for _ in range(many_classes.STEPS_REMEMBERED + 3):
+    inverse = inverse_hessian.InverseHessian(vectors, rng.uniform(0.5, 2, (k, d)), [])
+    for _ in range(inverse_hessian.STEPS_REMEMBERED + 3):
         s = rng.standard_normal((1, k, d))
         t = ((B @ B.T + np.eye(k * d)) @ s.ravel()).reshape(s.shape)
         inverse.learn(s, t)
         np.testing.assert_allclose(inverse(t), s, atol=1e-4)
-    assert len(inverse.pairs) == many_classes.STEPS_REMEMBERED
+    assert len(inverse.secants) == inverse_hessian.STEPS_REMEMBERED
     u, v = rng.standard_normal((2, 1, k, d))
     assert np.vdot(u, inverse(v)) == pytest.approx(np.vdot(v, inverse(u)), rel=1e-4)
     assert np.vdot(u, inverse(u)) > 0
     inverse.learn(s, -t)  # of a concave function: not learnt
     np.testing.assert_allclose(inverse(t), s, atol=1e-4)
+
+
+def test_no_bound_outlives_the_weights_it_was_found_for(data):
+    """The softmax stays known after a step, and its errors; after an interruption nothing does."""
+    X, y = data
+    problem = many_class_problem.ManyClassProblem(Samples(ArrayDesign(X), y, K))
+    descent = many_classes._Descent(problem, 0.1, 1e-6, None, {})
+    assert descent.fit("cross-entropy").status == "ok"
+    assert 0 < descent.bound < np.inf
+    descent.step()
+    fit = descent.finalize("cross-entropy")
+    assert fit.distance_bound == np.inf
+    z = X @ fit.weights
+    assert fit.training_error == np.mean(z.argmax(1) != y)
+    descent.interrupt()
+    assert np.isnan(descent.finalize("cross-entropy").training_error)
+
+
+def test_a_checkpoint_keeps_the_ridges_that_are_finished(data, tmp_path, monkeypatch):
+    """The process ends during the second of two ridges."""
+    path = tmp_path / "kept.npz"
+    options = {"tol": 1e-6, "checkpoint": path, "checkpoint_every": 0.0}
+    step = many_classes._Descent.step
+
+    def ends_at_the_second(self):
+        step(self)
+        if self.ridge < 1:
+            raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(many_classes._Descent, "step", ends_at_the_second)
+        with pytest.raises(SystemExit):
+            fit_erm_path(*data, "cross-entropy", [3.0, 0.1], **options)
+    first, second = fit_erm_path(*data, "cross-entropy", [3.0, 0.1], **options)
+    assert first.status == second.status == "ok"
+    assert first.n_iter <= 1

@@ -1,12 +1,24 @@
 """Newton's method: min_U Σ_μ ℓ(z_μ) + (λ/2)‖U‖², z = XU/√d, for many λ side by side.
 
-One problem alone begins with a descent in single precision (`single_descent`), where that is
-quicker. Each direction (`newton_step`) is solved for to a loose tolerance; gradient and line search
-are in double precision, so that the steps act as iterative refinement and the answer has
-double-precision accuracy. What rounding does to the gradient counts against the goal (`rounding`).
-Arrays of weights are (L, r, d): L values of λ, r coordinates of the fields, d features. The λ do
-not mix, but share every read of X, which is what the time goes into, and drop out as they reach
-their goal. A line search costs no pass over X.
+This is the paper's eq:optimization_ERM with inputs x/√d, in coordinates: weights are (L, r, d) for
+L values of λ, r coordinates of the fields (k classes, or their k − 1 differences, `objectives`) and
+d features; fields z and residuals ∂ℓ/∂z are (L, r, n). The λ do not mix, but share every read of X,
+which is what the time goes into, and drop out as they reach their goal.
+
+The gradient G of the objective bounds the distance to the minimum Û by strong convexity:
+
+    ‖U − Û‖ ≤ (‖G‖ + rounding)/λ ≤ target·‖U‖     at     ‖G‖ ≤ target·λ‖U‖ − rounding,
+
+where `rounding` bounds what double precision may hide of G. This is the error bar of the weights;
+`intercept.certificate` makes it, from the norms of fields and residuals, the `stiffness` of each
+sample (a bound on ‖∂²ℓ/∂z²‖ at its fields) and the loss's `smoothness` (a bound on ‖∂²ℓ/∂z²‖ at all
+fields, None if unknown). An intercept, which bears no ridge, is bounded there in another way.
+
+Steps: one problem alone begins with a descent in single precision (`single_descent`), where that
+is quicker. Each Newton direction (`newton_step`) is solved for to a loose tolerance; gradient and
+line search are in double precision, so that the steps act as iterative refinement and the answer
+has double-precision accuracy. The fields move along with the weights; each descent ends with fresh
+ones.
 """
 
 from __future__ import annotations
@@ -18,14 +30,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.data.checks import Labels
 from polyceptron.data.design import Design
 from polyceptron.fit.solvers.intercept import Intercept, certificate, pulls_of, size_of
+from polyceptron.fit.solvers.line_search import line_search
 from polyceptron.fit.solvers.newton_step import (
     Mask,
     by_feature,
     directions,
-    dots,
     solve_whole,
     whole_is_quicker,
 )
@@ -33,6 +44,7 @@ from polyceptron.fit.solvers.objectives import Evaluation, Objective, lengths, n
 from polyceptron.fit.solvers.single_descent import SingleDescent, single_descent_serves
 from polyceptron.numerics import Array
 
+Indices = NDArray[np.int64]
 Direction = Callable[[Evaluation, Array], Array]
 """An evaluation and the gradients (L, r, d) there, to Newton directions (L, r, d)."""
 
@@ -42,15 +54,13 @@ LOOSE_SOLVE = 0.3
 SHARE_OF_GOAL_LEFT = 0.5
 MOST_SLOW_STEPS = 3  # next to the minimum, in double precision
 SLOW_SHARE = 0.5  # of the gradient, left by a step that is called slow
-NEAR_THE_MINIMUM = 1e-3  # share of the first gradient, below which Newton's method is fast
+NEAR_THE_MINIMUM = 1e-3  # share of the gradient's norm `first`, below which steps are fast
 MOST_DESCENTS = 3  # each is followed by fresh fields, and mends what rounding had piled up
 STEPS_OF_LATER_DESCENTS = 4
-ARMIJO_SHARE = 1e-4  # of the fall that the slope promises
-MOST_HALVINGS = 40
-ROUNDINGS_OF_A_VALUE = 4.0  # in units of eps, below which a change of the objective says nothing
 # Share of the target at which a descent in single precision may end.
 SHARE_OF_TARGET_IN_SINGLE = 0.3
-# A goal is at least this share of the rounding of the gradient.
+# A goal is at least this share of the bound on the gradient's rounding: true rounding is seldom
+# more than that, and a goal of 0 or below would never be reached.
 LEAST_GOAL = 0.05
 
 
@@ -121,60 +131,6 @@ def newton_minimise(
         return newton.interrupted()
 
 
-def line_search(
-    design: Design,
-    objective: Objective,
-    ridges: Array,
-    U: Array,
-    Z: Array,
-    here: Evaluation,
-    G: Array,
-    D: Array,
-) -> tuple[Array, Evaluation, Array]:
-    """Halve steps along D (L, r, d) until the objective falls by the Armijo rule.
-
-    Parameters
-    ----------
-    U, Z, here, G
-        The point (L, r, d), its fields (L, r, n), the evaluation and the gradients there.
-
-    Returns
-    -------
-    step : array (L,)
-        0 if the objective never falls.
-    there : Evaluation
-    Z : array (L, r, n)
-        The fields there.
-    """
-    slope = dots(G, D)
-    ZD = design.fields(D)
-    pull = by_feature(ridges)
-    linear = dots(pull * U, D)
-    quadratic = 0.5 * dots(pull * D, D)
-    # Differences below the rounding of the sum carry no information: let them pass.
-    size = np.abs(here.value) + 0.5 * dots(pull * U, U)
-    noise = ROUNDINGS_OF_A_VALUE * np.finfo(Z.dtype).eps * size
-    step = np.where(slope < 0, 1.0, 0.0)
-    searching = np.flatnonzero(step)
-    new = Z.copy()
-    there = here
-    for _ in range(MOST_HALVINGS):
-        if searching.size == 0:
-            return step, there, new
-        t = step[searching]
-        new[searching] = Z[searching] + t.astype(Z.dtype)[:, None, None] * ZD[searching]
-        trial = objective.take(searching).evaluate(new[searching])
-        change = trial.value - here.value[searching]
-        change += t * linear[searching] + t * t * quadratic[searching]
-        falls = change <= ARMIJO_SHARE * t * slope[searching] + noise[searching]
-        there = trial if searching.size == len(step) else there.replace(searching, trial)
-        searching = searching[~falls]
-        step[searching] *= 0.5
-    step[searching] = 0.0
-    new[searching] = Z[searching]
-    return step, there.replace(searching, here.take(searching)), new
-
-
 def distances(
     design: Design,
     objective: Objective,
@@ -186,7 +142,10 @@ def distances(
     G: Array,
     target: float,
 ) -> tuple[Array, Array, Array]:
-    """Bound the distance of L points to their minima.
+    """Bound the distances of weights U (L, r, d), with fields Z and gradients G, to their minima.
+
+    An objective without `stiffness` (hinges) leaves rounding and intercept out: those who fit it
+    have bounds of their own (duality gaps), and use this one to end the descents only.
 
     Returns
     -------
@@ -200,7 +159,7 @@ def distances(
     stiffness = objective.stiffness(here)
     enough = target * size_of(intercept, U)
     if stiffness is None:
-        return 0 * enough, norms(G) / ridges, enough
+        return np.zeros_like(enough), norms(G) / ridges, enough
 
     def total_curvature() -> Array:
         """Return the curvature of the objective summed over all samples, in double precision."""
@@ -213,10 +172,10 @@ def distances(
         ridges,
         U,
         G,
-        (lengths(Z), lengths(here.residual), stiffness),
-        objective.smoothness,
-        total_curvature,
-        enough,
+        sizes=(lengths(Z), lengths(here.residual), stiffness),  # of each sample, (L, n)
+        smoothness=objective.smoothness,
+        total=total_curvature,
+        enough=enough,
     )
     return rounding, distance, enough
 
@@ -236,21 +195,23 @@ class _Descent:
     Attributes
     ----------
     index : array (m,)
-        Which problems these are.
+        Which of the L problems these are.
     here : Evaluation
+        At their weights.
     first, previous : array (m,)
-        Norms of the first gradient, and of that before the last step.
+        Norms of the gradient: that in comparison with which others are small, and that before the
+        last step. An infinite `first` is replaced by the norm where this descent begins.
     n_stalled : array of int (m,)
         Slow steps in double precision.
     double : array of bool (m,)
         Whether directions are solved for in double precision.
     """
 
-    index: Labels
+    index: Indices
     here: Evaluation
     first: Array
     previous: Array
-    n_stalled: Labels
+    n_stalled: Indices
     double: Mask
 
     def take(self, going: Mask) -> _Descent:
@@ -287,7 +248,20 @@ class _Descent:
 
 @dataclass
 class _Newton:
-    """Descents from U (L, r, d), whose steps `n_iter` (L,) are counted up to `limit` (L,)."""
+    """Descents from U, in place.
+
+    The arguments of `newton_minimise`, and:
+
+    Attributes
+    ----------
+    U, Z : array (L, r, d), (L, r, n)
+        Weights, and their fields.
+    first : array (L,)
+        The gradient's norm in comparison with which others are small: that at U = 0, where it has
+        been computed, else infinite, and each descent takes the norm at its own beginning.
+    n_iter, limit : array of int (L,)
+        Steps so far, and how many there may be.
+    """
 
     design: Design
     objective: Objective
@@ -298,8 +272,8 @@ class _Newton:
     keep: Callable[[Array], None] | None
     intercept: Intercept | None
     U: Array
-    Z: Array = field(init=False)  # fields (L, r, n)
-    first: Array = field(init=False)  # norms of the gradients at U = 0, to tell what is near
+    Z: Array = field(init=False)
+    first: Array = field(init=False)
     n_iter: NDArray[np.int64] = field(init=False)
     limit: NDArray[np.int64] = field(init=False)
 
@@ -310,7 +284,7 @@ class _Newton:
         self.n_iter = np.zeros(n_problems, np.int64)
         self.limit = np.full(n_problems, self.max_iter)
         if self.U.any():
-            if self.objective.smoothness is not None:
+            if self.objective.smoothness is not None:  # a scale for bounded curvature alone
                 at_zero = self.objective.evaluate(self.Z)
                 self.first = norms(self.design.back(at_zero.residual))
             self.Z = self.design.fields(self.U)
@@ -372,7 +346,7 @@ class _Newton:
             self.U, self.Z, here, unknown, unknown, unknown, self.n_iter, converged, True
         )
 
-    def certificate(self, index: Labels, here: Evaluation, G: Array) -> tuple[Array, Array, Array]:
+    def certificate(self, index: Indices, here: Evaluation, G: Array) -> tuple[Array, Array, Array]:
         """Return `distances` of the problems at `index`."""
         return distances(
             self.design,
@@ -391,7 +365,7 @@ class _Newton:
 
         No relative bound can be met there.
         """
-        zero = replace(self, U=np.zeros_like(self.U), max_iter=0).minimum()
+        zero = replace(self, U=np.zeros_like(self.U), max_iter=0).minimum()  # certifies, no step
         is_minimal = ~found.converged & (zero.gradient_norm <= zero.rounding)
         chosen = np.flatnonzero(is_minimal)
         wide = is_minimal[:, None, None]
@@ -406,7 +380,7 @@ class _Newton:
             evaluation=found.evaluation.replace(chosen, zero.evaluation.take(chosen)),
         )
 
-    def descend(self, chosen: Labels, here: Evaluation, slopes: Slopes) -> None:
+    def descend(self, chosen: Indices, here: Evaluation, slopes: Slopes) -> None:
         """Take Newton steps in place, each problem until its goal, its patience or its limit.
 
         The problems `chosen` (m,) begin at their weights, with the evaluation and slopes there.
@@ -461,14 +435,14 @@ class _Newton:
         whole = solve_whole(self.design, self.objective, descent.here, ridges, G)
         if whole is not None:
             return whole
-        superlinear = np.sqrt(norm / descent.first)
-        reaching_goal = SHARE_OF_GOAL_LEFT * goal / norm
+        superlinear = np.sqrt(norm / descent.first)  # ever more exact: better than linear in all
+        reaching_goal = SHARE_OF_GOAL_LEFT * goal / norm  # more exact than this is waste
         left = np.minimum(LOOSE_SOLVE, np.maximum(superlinear, reaching_goal))
         return directions(
             self.design, self.objective, descent.here, ridges, G, left, descent.double
         )
 
-    def gradient(self, here: Evaluation, index: Labels) -> Slopes:
+    def gradient(self, here: Evaluation, index: Indices) -> Slopes:
         """Return the gradients of some problems (m,), their norms, and the norms to reach.
 
         Rounding is taken off the norms to reach. The certificate is asked for only where a gradient
@@ -486,20 +460,23 @@ class _Newton:
         return Slopes(G, norm, goal)
 
     def certified_goal(
-        self, index: Labels, here: Evaluation, G: Array, norm: Array, goal: Array
+        self, index: Indices, here: Evaluation, G: Array, norm: Array, goal: Array
     ) -> Array:
-        """Return the norms (m,) of gradients at which the distance is certified."""
+        """Return the norms (m,) of gradients at which the distance is certified.
+
+        Without an intercept, (‖G‖ + rounding)/λ ≤ enough gives ‖G‖ ≤ goal − rounding. With one, the
+        distance is about proportional to ‖G‖ + rounding, which has to shrink by enough/distance.
+        """
         rounding, distance, enough = self.certificate(index, here, G)
         least = LEAST_GOAL * rounding
         if self.intercept is None:
             return np.maximum(goal - rounding, least)
-        # The distance is linear in the gradient, but for rounding.
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.nan_to_num(enough / distance, nan=1.0)
         shorter = np.maximum(share * (norm + rounding) - rounding, least)
         return np.where(share >= 1, goal, shorter)
 
-    def tell(self, here: Evaluation, norm: Array, index: Labels) -> None:
+    def tell(self, here: Evaluation, norm: Array, index: Indices) -> None:
         """Report the problem that is furthest from its minimum."""
         size = size_of(self.intercept, self.U[index])
         ridges = self.ridges[index]
