@@ -1,13 +1,22 @@
-"""Empirical risk minimisers: Ŵ = argmin Σ_μ ℓ(Wᵀx_μ/√d, y_μ) + (λ/2)‖W‖²_F  (eq. optimization_ERM).
+"""Empirical risk minimisers: Ŵ = argmin Σ_μ ℓ(Wᵀx_μ/√d, y_μ) + (λ/2)‖W‖²_F.
 
-`fit_erm` fits one λ, `fit_erm_path` many on the same data: it checks the input, brings the data to
-units in which nothing overflows and adds the column of an intercept; `FitProblem` then chooses the
-solver of each λ, and its fits are returned in the units given. Every fit carries its certificate.
-An intercept, Wᵀx/√d + b, bears no ridge (`intercept`); class weights are factors of the losses. The
-loss names its solver (`Loss.solver`, an entry of `SOLVERS`) and what the limit λ → 0⁺ means
-(`Loss.without_ridge`): max-margin for cross-entropy (in direction; normalised to a smallest margin
-of 1) or, where no weights separate the data, maximum likelihood (`separation`); least norm for the
-square loss. In scikit-learn's words the features are X/√d and C = 1/λ, for two classes 2/λ.
+This is eq. optimization_ERM of the paper, with the fields divided by √d as in its Theorem 1. x_μ is
+row μ of X (n, d), y_μ its class 0..k−1, W (d, k) the weights, ℓ the loss, λ the `ridge`, and z =
+Wᵀx/√d (k,) the fields. In scikit-learn's words the features are X/√d and C = 1/λ, for two classes
+2/λ.
+
+`fit_erm` fits one λ, `fit_erm_path` many on the same data. This module does no numerical work:
+
+1. It checks the input and brings the data to units in which nothing overflows (`Units`): X is
+   divided by 2^p and W multiplied by it, factors of the samples' losses are divided by 2^q, and λ̃ =
+   λ/2^(2p + q). Fields are the same. An intercept, z + b without a ridge, is the weight of one more
+   column of X (`with_intercept`).
+2. `FitProblem` chooses the solver of each λ. A loss names its solver (`Loss.solver`, an entry of
+   `SOLVERS`) and what the limit λ → 0⁺ means (`Loss.without_ridge`, see `fit_without_ridge`):
+   max-margin for cross-entropy (in direction; normalised to a smallest margin of 1) or, where no
+   weights separate the data, maximum likelihood (`separation`); least norm for the square loss.
+3. The fits are returned in the units of the data given. Each has a certificate, a bound on the
+   distance of its weights to the minimiser, which its solver proves (`ERMFit.distance_bound`).
 """
 
 from __future__ import annotations
@@ -42,7 +51,7 @@ from polyceptron.problem.penalties import Penalty, as_penalty
 from polyceptron.problem.specs import ERM
 from polyceptron.rows import Status
 
-DEFAULT_TOL = 1e-8
+DEFAULT_TOL = 1e-8  # distance to the minimiser, relative to the norm of the weights
 
 
 def fit_erm(
@@ -198,12 +207,22 @@ def fit_erm_path(
     )
     samples, units = data_checks.in_units(samples)
     if intercept:
-        samples = with_intercept(samples, math.ldexp(1.0, min(units.p, 0)))
+        samples = with_intercept(samples, _unit_of_intercept(units))
     with threads_for(samples.design), samples.design.watched(watcher):
         fits = problem.fit_all(samples, units, penalties, begin.in_units(units, samples.intercept))
     if strict:
         _check_tolerance_met(fits, problem)
     return fits
+
+
+def _unit_of_intercept(units: Units) -> float:
+    """Return how much a distance of the intercepts counts beside one of W in the units of the fit.
+
+    Weights of the data given are W/2^p, but intercepts have no unit. Where inputs are tiny (p < 0)
+    the bound grows by 2^(−p) on its way back, so that b counts 2^p beforehand. Where they are large
+    the bound stays as it is, although the distance of W shrinks, and b counts fully.
+    """
+    return math.ldexp(1.0, min(units.p, 0))
 
 
 def _weighed(samples: Samples, class_weight: Any) -> Samples:
@@ -239,7 +258,7 @@ def _check_tolerance_met(fits: Sequence[ERMFit], problem: FitProblem) -> None:
 
 @dataclass(frozen=True)
 class Start:
-    """Weights (d, k) to begin from and their intercepts (k,), or None for zero."""
+    """Weights (d, k) to begin from, None for zero, and their intercepts (k,)."""
 
     weights: Array | None
     intercepts: Array
@@ -255,14 +274,14 @@ class Start:
             return cls(both[:d], both[d])
         return cls(data_checks.check_weights(start, "start", d, k), np.zeros(k))
 
-    def in_units(self, units: Units, free: Intercept | None) -> Array | None:
-        """Return the weights for data in `units`, with the row of the intercept's column."""
+    def in_units(self, units: Units, intercept: Intercept | None) -> Array | None:
+        """Return W·2^p for data X/2^p, (d, k), or (d + 1, k) with the row of the intercept."""
         if self.weights is None:
             return None
         weights = np.ldexp(self.weights, units.p)
-        if free is None:
+        if intercept is None:
             return weights
-        return free.joined(weights.T, self.intercepts).T
+        return intercept.joined(weights.T, self.intercepts).T
 
 
 @dataclass(frozen=True)
@@ -322,13 +341,21 @@ class FitProblem:
     def fit_ridges(
         self, samples: Samples, units: Units, ridges: Sequence[float], start: Array | None
     ) -> dict[float, ERMFit]:
-        """Return the fit at each λ, of data in `units`; λ = 0 by the limit that the loss names."""
-        limit = self.loss.without_ridge() if 0 in ridges else self.loss
-        ordinary = [ridge for ridge in ridges if ridge > 0 or limit is self.loss]
-        inner = [units.ridge(ridge)[0] for ridge in ordinary]
-        fits = dict(zip(ordinary, self.solve(samples, self.loss, inner, start), strict=True))
-        if limit is None or limit is self.loss:
+        """Return the fit at each λ, of data in `units`; λ = 0 by the limit that the loss names.
+
+        The weights are those of λ̃ as `Units.ridge` gives it, which may be less than λ/2^(2p + q);
+        `in_given_units` divides them by the power of two that is left.
+        """
+        limit = self.loss.without_ridge()
+        limit_is_apart = 0 in ridges and limit is not None and limit is not self.loss
+        # A loss that is its own limit (square loss, max-margin) has a solver that takes λ = 0.
+        ordinary = [ridge for ridge in ridges if ridge > 0 or not limit_is_apart]
+        ridges_in_units = [units.ridge(ridge)[0] for ridge in ordinary]
+        found = self.solve(samples, self.loss, ridges_in_units, start)
+        fits = dict(zip(ordinary, found, strict=True))
+        if not limit_is_apart:
             return fits
+        assert limit is not None
         stopped = [fit for fit in fits.values() if fit.status == Status.INTERRUPTED]
         if stopped:
             fits[0.0] = erm_fit.stopped_at(0 * stopped[0].weights, 0.0, self.loss.name)
@@ -348,19 +375,30 @@ class FitProblem:
         if not ridges:
             return []
         name = loss.solver
-        if self.solver == "newton" and not loss.scale_free:
+        if self.solver == "newton" and not loss.scale_free:  # a hard margin is not smooth
             name = "newton"
         return SOLVERS[name](samples, loss, ridges, self.tol, start)
 
     def fit_without_ridge(self, samples: Samples, limit: Loss, start: Array | None) -> ERMFit:
-        """Return the minimiser itself where the data cannot be separated; else that of `limit`."""
+        """Return the fit at λ = 0 of a loss that is not its own limit.
+
+        The search for a minimiser without a ridge ends in one of three ways:
+
+        - None: weights on the way there separate the data, so that there is none. Also where the
+          loss has no such search. Then the fit is that of `limit`.
+        - A minimum with `separability`, the proof that no weights separate the data. It is the fit.
+        - A minimum without. Then the fit is that of `limit` if its solver separates the data.
+
+        The limit begins without `start`: its weights have a scale of their own.
+        """
         minimise = WITHOUT_RIDGE.get(self.loss.solver)
         minimum = None
         if minimise is not None:
             minimum = minimise(samples, self.tol, start)
         if minimum is None:
             return self.solve(samples, limit, [0.0], None)[0]
-        if minimum.status == Status.INTERRUPTED or minimum.separability is not None:
+        is_proved = minimum.separability is not None
+        if is_proved or minimum.status == Status.INTERRUPTED:
             return minimum
         try:
             return self.solve(samples, limit, [0.0], None)[0]
@@ -384,7 +422,10 @@ SOLVERS: dict[str, Solver] = {
     "dual": fit_by_multipliers,
     "newton": fit_newton,
 }
-"""What a loss may name as its solver: one certified fit per λ, in the order given."""
+"""What a loss may name as its solver: one certified fit per λ, in the order given.
+
+"dual" is that of losses with kinks, whose multipliers it finds.
+"""
 
 WITHOUT_RIDGE = {"softmax": maximum_likelihood}
-"""Of solvers whose loss may have a minimiser at λ = 0: that, or why there is none."""
+"""By solver, the search for a minimiser at λ = 0; it returns None where the data are separable."""

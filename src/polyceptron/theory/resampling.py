@@ -1,16 +1,24 @@
 """Two students on one data set: bootstrap samples, subsamples and folds, exactly.
 
-Student a gives sample μ the weight w_aμ: a Poisson number of copies (bootstrap), 1 or 0 (a
-subsample, folds). Two students share teacher, inputs and labels, so that their fields ω₁, ω₂ have
-one more covariance, q₁₂. It depends on the scheme by the law of w and by c = E[w₁w₂]/E[w]², which
-is 1 for independent resampling. From q₁₂ follows, for B students,
+An extension of eq. SE of the paper, where n = αd samples fix m, q, V of one student. Student a
+gives sample μ the weight w_aμ: how often it was drawn (bootstrap, a Poisson number in the limit), 1
+or 0 (a subsample, folds). Two students share teacher, inputs and labels, so that their fields
+ω₁, ω₂ have one more covariance, q₁₂. It is made of q̂₁₂, α times the mean product of what a sample
+does to both (f_out of eq. SE), as q is made of q̂. It depends on the scheme by the law of w and by
 
-    fields' mean     q_B = q/B + (1 − 1/B) q₁₂, and the error at m/√q_B
-    one prediction   varies over resamples by q − q₁₂, over fresh data by q − q₁₂ at q̂₁₂ = 0
-    two of them      agree with probability 1 − ε(q₁₂/q)
+    c = E[w₁w₂]/E[w]²
 
-This module reads the scheme, checks the input and collects the rows. The equations of q₁₂ are in
-`resampling_equal_classes.py` (numbers) and `resampling_pairs.py` (matrices, unequal classes).
+which is 1 for independent weights. For weights 1 or 0 the mean product is c times that of
+independent ones. These are all schemes here. From q₁₂ follows, for B students,
+
+    fields' mean     q_B = q/B + (1 − 1/B) q₁₂, and the error at the correlation m/√q_B
+    one prediction   varies over resamples by q − q₁₂, over fresh data by q − q₁₂ at q̂₁₂ = 0,
+                     as students of data of their own share the teacher alone
+    two of them      agree with probability 1 − ε(q₁₂/q), ε(ρ) the error at correlation ρ
+
+This module reads the scheme, checks the input and collects the rows. The equations of q₁₂ and the
+error bars are in `resampling_equal_classes.py` (numbers) and `resampling_pairs.py` (matrices, for
+unequal classes).
 """
 
 from __future__ import annotations
@@ -38,8 +46,9 @@ from polyceptron.theory.resampling_pairs import population_pair
 if TYPE_CHECKING:
     import pandas as pd
 
-# Numbers of copies w of probability p are left out where p w² is below this: it bounds their part
-# of q̂. With matrices each number of copies costs a pass, so that the bound is a share of tol.
+# Weights w of probability p are left out where p w² is below this: f_out grows with w at most, so
+# that p w² bounds their part of q̂ up to the squared slope of the loss. No error bar counts them.
+# With matrices each weight costs a pass over the fields side, so that the bound is a share of tol.
 NEGLIGIBLE_SECOND_MOMENT = 1e-11
 NEGLIGIBLE_SHARE_OF_TOLERANCE = 1e-3
 
@@ -56,7 +65,7 @@ class Scheme(NamedTuple):
     text : str
         As written.
     counts : tuple of (w, p)
-        Weights w > 0 of a sample with their probabilities.
+        Weights w > 0 of a sample with their probabilities; it has weight 0 otherwise.
     coupling : float
         c = E[w₁w₂]/E[w]² of two students.
     most : float
@@ -85,10 +94,9 @@ def read_scheme(text: str) -> Scheme:
     except ValueError:
         share = math.nan
     if name == "bootstrap" and 0 < share <= 10:
-        w = np.arange(1, 100)
-        p = poisson.pmf(w, share)
-        kept = p * w * w > NEGLIGIBLE_SECOND_MOMENT
-        return Scheme(str(text), tuple(zip(w[kept].tolist(), p[kept].tolist(), strict=True)))
+        w = np.arange(1, 100)  # far beyond the largest that matters at a share of 10
+        counts = tuple(zip(w.tolist(), poisson.pmf(w, share).tolist(), strict=True))
+        return Scheme(str(text), _weights_that_matter(counts, NEGLIGIBLE_SECOND_MOMENT))
     if name == "subsample" and 0 < share <= 1:
         return Scheme(str(text), ((1.0, share),))
     if name == "folds" and share >= 2 and share == round(share):
@@ -101,11 +109,20 @@ def read_scheme(text: str) -> Scheme:
     )
 
 
+def _weights_that_matter(
+    counts: tuple[tuple[float, float], ...], smallest: float
+) -> tuple[tuple[float, float], ...]:
+    """Return the (w, p) with p w² above `smallest`, and w = 1, so that samples are seen at all."""
+    return tuple((w, p) for w, p in counts if w == 1 or p * w * w > smallest)
+
+
 @dataclass(frozen=True, repr=False)
 class Resampling(ShortDisplay):
     """The overlap q₁₂ of two students, and what it says of them; `frame` has all of it as rows.
 
-    For unequal classes m (G, r) and q, V, q₁₂ (G, r, r) are those of each group.
+    With equal classes m, q, V and q₁₂ are numbers. With unequal ones they are on r = k − 1 class
+    differences, for each of G groups (the classes of a mixture, or the one group of a teacher):
+    m (G, r) and q, V, q₁₂ (G, r, r).
     """
 
     scheme: str
@@ -158,10 +175,15 @@ def resampling(
     Returns
     -------
     Resampling
-        Its rows: 'error' of B averaged fits, 'bias' of one of them (that of K-fold cross-validation
-        for folds) against the fit of all data, 'agreement' of two, and the variance of a field over
-        resamples, over fresh data sets, and their ratio (for unequal classes the mean over
-        k − 1 orthonormal class differences, and over groups by their shares).
+        Its rows:
+
+        - 'error' of B averaged fits,
+        - 'bias', the error of one of them less that of the fit of all data; for folds it is the
+          bias of K-fold cross-validation,
+        - 'agreement', the probability that two of them give the same answer,
+        - 'variance over resamples' and 'variance over fresh data' of a field on a normalised class
+          difference, and 'ratio of variances', the first over the second. For unequal classes the
+          variances are means over k − 1 orthonormal differences, and over groups by their shares.
 
     Examples
     --------
@@ -175,7 +197,9 @@ def resampling(
     how = read_scheme(scheme)
     alpha = check_alpha(alpha)
     _check_request(spec, alpha, fits)
+    # No more than K of K folds: 10 and inf are then one row.
     numbers = list(dict.fromkeys(min(float(number), how.most) for number in fits))
+    # Classes are equal unless the teacher, its shares or the class weights of the loss differ.
     if spec.sees_equal_classes(teacher):
         return _with_equal_classes(cast(AnyTeacher, teacher), spec, alpha, how, numbers, tol)
     return _with_unequal_classes(teacher, spec, alpha, how, numbers, tol)
@@ -219,7 +243,8 @@ def _with_unequal_classes(
     """Return the result where order parameters are matrices, for these numbers of fits."""
     problem = matrix_problem(population, spec, alpha)
     tol = check_tolerance(tol, _matrix_tolerance(problem))
-    problem = replace(problem, copies=_copies_that_count(scheme, tol))
+    smallest = NEGLIGIBLE_SHARE_OF_TOLERANCE * tol
+    problem = replace(problem, copies=_weights_that_matter(scheme.counts, smallest))
     point, overlap, found = population_pair(problem, scheme.coupling, numbers, tol)
     rows = ResultRows(tol)
     for (quantity, number), (value, uncertainty) in found.items():
@@ -250,16 +275,10 @@ def _check_request(spec: ERM, alpha: float, fits: Sequence[float]) -> None:
 
 
 def _matrix_tolerance(problem: MatrixProblem) -> float:
-    """Return the default tolerance of unequal classes."""
+    """Return the default tolerance of unequal classes; four and more are always sampled."""
     if problem.sampled:
         return SAMPLED_TOLERANCE
     return DEFAULT_TOLERANCES[problem.n_classes]
-
-
-def _copies_that_count(scheme: Scheme, tol: float) -> tuple[tuple[float, float], ...]:
-    """Return the (w, p) of a scheme without numbers of copies that are too rare to matter."""
-    smallest = NEGLIGIBLE_SHARE_OF_TOLERANCE * tol
-    return tuple((w, p) for w, p in scheme.counts if w == 1 or p * w * w > smallest)
 
 
 @dataclass

@@ -421,6 +421,18 @@ def test_simulations_have_symbols_for_scores_in_the_figure_and_in_what_is_taken_
     assert without(page, curves, simulated) == ""
 
 
+def test_branches_are_compared_at_the_same_alpha() -> None:
+    """One row of the best that came late does not make a branch of AMP's equal errors."""
+
+    def row(branch: str, alpha: float) -> dict[str, Any]:
+        return {"branch": branch, "alpha": alpha, "generalisation_error": 1 / alpha}
+
+    best = [row("optimal", alpha) for alpha in (2.0, 3.0)]
+    amp = [row("amp", alpha) for alpha in (1.0, 2.0, 3.0)]
+    figure = learning_figure(make_settings({}), {"bayes": [*best, *amp]}, {})
+    assert len(figure["data"]) == 1
+
+
 def test_the_page_says_who_has_nothing_of_what_is_shown() -> None:
     page = make_settings({"shown": "test-loss", "dimension": 50})
     row = {"alpha": 1.0, "generalisation_error": 0.5, "m": 0.5, "q": 0.5}

@@ -57,3 +57,13 @@ def test_max_margin_is_planned_below_the_separability_threshold_only():
     rows = pc.learning_curve(teacher, pc.ERM("max-margin"), [1.0, limit + 1]).frame
     assert rows.status.to_list() == ["ok", "diverges"]
     assert rows.generalisation_error.isna().to_list() == [False, True]
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_noise_too_weak_for_the_search_leaves_the_limit_open(k):
+    """α_s goes as 1/√Δ. A minimum beyond the end of the search has no error bar but infinity."""
+    resolved = pc.separability(pc.Teacher(k, noise="gaussian:1e-4"))
+    weaker = pc.separability(pc.Teacher(k, noise="gaussian:1e-8"))
+    assert resolved.status == "ok"
+    assert weaker.status == "tolerance-not-met"
+    assert abs(weaker.alpha_s - 100 * resolved.alpha_s) <= weaker.alpha_s_uncertainty

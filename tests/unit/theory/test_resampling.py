@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.resampling import resampling
+from polyceptron.theory.resampling import read_scheme, resampling
 
 
 def value(found, quantity, fits=None):
@@ -210,3 +210,9 @@ def test_bad_input_is_refused(change, words):
 def test_there_are_no_more_fits_than_folds():
     found = resampling(pc.Teacher(3), "square", 2.0, "folds:5", fits=(1, 10, math.inf))
     assert [row["fits"] for row in found.rows if row["quantity"] == "error"] == [1, 5]
+
+
+def test_a_bootstrap_of_hardly_any_sample_still_sees_some():
+    ((w, p),) = read_scheme("bootstrap:1e-12").counts
+    assert w == 1
+    assert p == pytest.approx(1e-12)

@@ -1,14 +1,23 @@
 """What happens when something on the page changes.
 
-`sync` turns controls and address into one checked value, and whichever changes, the other follows;
-`draw` draws what is there of that, again at every tick while work is under way. What runs in the
-browser itself is in assets/explorer.js.
+Dash calls a function (a callback) of the server whenever one of its inputs changes, and puts what
+it returns into its outputs; `no_update` leaves one as it is. Inputs and outputs are properties of
+elements of the page, written element.property.
+
+- `sync` turns controls and address into one checked value, `PageSettings`, and whichever changes,
+  the other follows. The value goes into the page's store `settings` with a number, its stamp.
+- `draw` draws what there is of these settings. While work is under way the clock `poll` calls it
+  again; `heartbeat` calls it seldom and always, so that the server knows that the page is open.
+- `simulate` answers the buttons of simulations, `download` those of files.
+
+What runs in the browser itself is in assets/explorer.js. The values of settings are checked in
+`settings.py` (imported as `form`), what there is to draw is found in `page_content.py`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 from zlib import crc32
@@ -41,23 +50,24 @@ def _ends(kind: Callable[..., Json], names: str) -> list[Json]:
     return [kind(*name.split(".")) for name in names.split()]
 
 
-def _dressing_outputs() -> dict[str, Output]:
+def _element_outputs() -> dict[str, Output]:
     """Return an output for each property that follows from settings."""
     return {
         f"{element}.{what}": Output(element, what)
-        for element, properties in layout.dressing(form.PageSettings()).items()
+        for element, properties in layout.element_properties(form.PageSettings()).items()
         for what in properties
     }
 
 
-TOKEN = State(TOKEN_FIELD["id"], TOKEN_FIELD["property"])
+TOKEN = State(TOKEN_FIELD["id"], TOKEN_FIELD["property"])  # which page asks
+# The outputs of `sync`, by name. Those of `draw` are in the order of `_drawing`.
 SYNCED: dict[str, Json] = {
     "search": Output("url", "search"),
     "values": {name: Output(f"control-{name}", "value") for name in form.NAMES},
     "settings": Output("settings", "data"),
     "message": Output("message", "children"),
     "refused": Output("refused", "data"),
-    "dress": _dressing_outputs(),
+    "elements": _element_outputs(),
 }
 SLOT_BUTTONS = [f"{act}-{slot}" for act in ("cancel", "remove") for slot in range(form.MAX_KEPT)]
 BUTTONS = ("simulate", *SLOT_BUTTONS)
@@ -111,7 +121,7 @@ def _register_in_browser(app: Dash) -> None:
         app.clientside_callback(ClientsideFunction("explorer", name), *ends)
 
     settings = ("settings", "data")
-    looks = [Output(f"{name}-plot", "className") for name in FIGURES]
+    class_names = [Output(f"{name}-plot", "className") for name in FIGURES]
     attach("png", Output("png-done", "data"), Input("get-png", "n_clicks"), State(*settings))
     attach("tidy", Output("page-tidied", "data"), Input(TOKEN_FIELD["id"], "data"))
     attach("link", Output("link", "value"), Input("url", "search"), State("address-key", "data"))
@@ -123,7 +133,7 @@ def _register_in_browser(app: Dash) -> None:
     )
     attach(
         "dim",
-        *looks,
+        *class_names,
         Output("status", "className"),
         Input(*settings),
         Input("drawn", "data"),
@@ -138,9 +148,9 @@ class Drawn:
     Attributes
     ----------
     mark : str
-        That of the content.
+        That of the content: it changes whenever the content does.
     stamp : int
-        The number of the settings.
+        The number of the settings: later ones have a higher one.
     stale : list of str
         Figures that still show other settings.
     figures : dict
@@ -160,7 +170,10 @@ class Drawn:
 
     @classmethod
     def read(cls, value: Json) -> Drawn:
-        """Return what a browser sent; what has another type is taken as unknown."""
+        """Return what a browser sent; what has another type is taken as unknown.
+
+        Types are checked at the top alone: this only decides what is sent to the same browser.
+        """
         drawn = cls()
         if isinstance(value, dict):
             for part in fields(cls):
@@ -203,7 +216,7 @@ class PageCallbacks:
     def sync(self, search: Json, values: form.Values, _changed: Json, token: Json) -> Json:
         """Make settings of the controls or of the address; the other of the two follows."""
         touched = {name.rsplit(".", 1)[0] for name in _changed_inputs()}
-        by_address = not touched - {"url", ""}
+        by_address = touched <= {"url", ""}  # "" is Dash's name for the call of a new page
         before = layout.settings_of(values)
         message = ""
         try:
@@ -245,39 +258,38 @@ class PageCallbacks:
         return settings, message
 
     def draw(
-        self, held: Json, ticks: Json, _beats: Json, _changed: Json, token: Json, drawn: Json
+        self, stored: Json, ticks: Json, _beats: Json, _changed: Json, token: Json, drawn: Json
     ) -> tuple[Json, ...]:
         """Draw what there is to see of the page's settings, if anything is new."""
-        nothing = (no_update,) * (len(FIGURES) + 5)
         try:
             session = self._session_of(token)
-            settings, stamp = _held(held)
+            settings, stamp = _stored_settings(stored)
         except InvalidInput:
-            return nothing
+            return _drawing()
         if stamp < session.stamp:
-            return nothing  # an answer to an older question must not overwrite a newer one
+            return _drawing()  # an answer to an older question must not overwrite a newer one
         session.stamp = stamp
         by_clock = ctx.triggered_id in ("poll", "heartbeat")
         content = wanted_content(self._sessions, session, settings, wait=not by_clock)
-        if stamp < session.stamp:
-            return nothing
+        if stamp < session.stamp:  # a newer question came while this one was answered
+            return _drawing()
         before = Drawn.read(drawn)
-        next_ticks = _next_ticks(ticks, content.busy)
+        poll_limit = _poll_limit(ticks, content.busy)
         if by_clock and content.mark == before.mark:
-            return (*nothing[:-2], next_ticks, no_update)
+            return _drawing(poll_limit=poll_limit)
         after = Drawn.of(content, stamp, before)
-        _dress_alpha(content.settings, settings, before)
-        _dress_slots(after, before)
+        _send_alpha(content.settings, settings, before)
+        _send_slots(after, before)
         figures = [
             _figure_unless_same(content, name, before.figures, after.figures) for name in FIGURES
         ]
-        return (
-            *figures,
-            _status_lines(content),
-            without(content.settings, content.curves, content.simulated),
-            content.python,
-            next_ticks,
-            asdict(after),
+        return _drawing(
+            figures,
+            status=_status_lines(content),
+            left_out=without(content.settings, content.curves, content.simulated),
+            python=content.python,
+            poll_limit=poll_limit,
+            drawn=asdict(after),
         )
 
     def simulate(self, *given: Json) -> tuple[Json, Json]:
@@ -311,10 +323,11 @@ class PageCallbacks:
 
     def download(self, *given: Json) -> Json:
         """Return a file: the table, the script, or a page of its own."""
-        held, token = given[len(DOWNLOADS) :]
+        stored, token = given[len(DOWNLOADS) :]
         try:
             session = self._session_of(token)
-            content = wanted_content(self._sessions, session, _held(held)[0], wait=True)
+            settings, _ = _stored_settings(stored)
+            content = wanted_content(self._sessions, session, settings, wait=True)
         except InvalidInput:
             return no_update
         if ctx.triggered_id == "get-html":
@@ -338,7 +351,7 @@ def _without_old_numbers(settings: form.Values, touched: set[str]) -> form.Value
 def _nothing() -> dict[str, Json]:
     """Return an answer of `sync` that changes nothing."""
     nothing: dict[str, Json] = dict.fromkeys(SYNCED, no_update)
-    for name in ("values", "dress"):
+    for name in ("values", "elements"):
         nothing[name] = dict.fromkeys(SYNCED[name], no_update)
     return nothing
 
@@ -356,16 +369,20 @@ def _new_settings(settings: form.PageSettings, stamp: int) -> dict[str, Json]:
             "stamp": stamp,
             "caption": caption(settings),
         },
-        "dress": {
+        "elements": {
             f"{element}.{what}": value
-            for element, properties in layout.dressing(settings).items()
+            for element, properties in layout.element_properties(settings).items()
             for what, value in properties.items()
         },
     }
 
 
 def _moved_values(settings: form.PageSettings, before: Mapping[str, Json]) -> form.Values:
-    """Return the values of controls that the other settings have changed."""
+    """Return the values of controls that the other settings have changed.
+
+    An idle setting has no effect now and has its default in `settings`. Its control is hidden and
+    keeps its value, for when it has an effect again.
+    """
     plain = settings.as_dict()
     shown = layout.shown_values(settings)
     return {
@@ -381,14 +398,14 @@ def _sentence(error: Exception) -> str:
     return text[:1].upper() + text[1:] + "."
 
 
-def _held(held: Json) -> tuple[form.PageSettings, int]:
+def _stored_settings(stored: Json) -> tuple[form.PageSettings, int]:
     """Return the settings in the page's store, and the number under which they were asked for."""
     stamp = None
-    if isinstance(held, dict):
-        stamp = held.get("stamp")
+    if isinstance(stored, dict):
+        stamp = stored.get("stamp")
     if isinstance(stamp, bool) or not isinstance(stamp, int) or not 0 <= stamp < LARGEST_STAMP:
         raise InvalidInput("the page has no settings yet")
-    return form.make_settings(held.get("settings")), stamp
+    return form.make_settings(stored.get("settings")), stamp
 
 
 def _count(value: Json) -> int:
@@ -398,17 +415,30 @@ def _count(value: Json) -> int:
     return 0
 
 
-def _next_ticks(ticks: Json, busy: bool) -> int:
-    """Return how often the page shall have looked in the end.
+def _drawing(
+    figures: Sequence[Json] = (no_update,) * len(FIGURES),
+    *,
+    status: Json = no_update,
+    left_out: Json = no_update,
+    python: Json = no_update,
+    poll_limit: Json = no_update,
+    drawn: Json = no_update,
+) -> tuple[Json, ...]:
+    """Return the outputs of `draw` in the order of `register`; without a value nothing changes."""
+    return (*figures, status, left_out, python, poll_limit, drawn)
 
-    Once more with each answer, as Dash drops an answer that the next question overtakes.
+
+def _poll_limit(ticks: Json, busy: bool) -> int:
+    """Return at how many ticks the clock stops: one more than now while work is under way.
+
+    One with each answer and not several: Dash drops an answer if the next tick comes before it.
     """
     if busy:
         return _count(ticks) + 1
     return _count(ticks)
 
 
-def _dress_alpha(drawn: form.PageSettings, asked: form.PageSettings, before: Drawn) -> None:
+def _send_alpha(drawn: form.PageSettings, asked: form.PageSettings, before: Drawn) -> None:
     """Let the slider of α have the ends of its axis, and α stay between them."""
     if [drawn.low, drawn.high] != before.ends:
         set_props("control-alpha", dict(layout.alpha_slider(drawn.low, drawn.high)))
@@ -416,10 +446,11 @@ def _dress_alpha(drawn: form.PageSettings, asked: form.PageSettings, before: Dra
         set_props("control-alpha", {"value": drawn.alpha})
 
 
-def _dress_slots(after: Drawn, before: Drawn) -> None:
+def _send_slots(after: Drawn, before: Drawn) -> None:
     """Show what is new of the simulations.
 
-    At once: another callback would wait for the end of all looks, and they go on.
+    At once, by `set_props`: Dash would keep another callback waiting until `draw` is no longer
+    called, and it is called as long as work is under way.
     """
     for number, content in enumerate(after.slots):
         if content != before.slots[number]:

@@ -64,7 +64,7 @@ def alpha_slider(low: float, high: float) -> dict[str, float]:
     return {"min": low, "max": high, "step": float(f"{(high - low) / STEPS_OF_ALPHA:.3g}")}
 
 
-def dressing(settings: form.PageSettings) -> dict[str, Properties]:
+def element_properties(settings: form.PageSettings) -> dict[str, Properties]:
     """Return what follows from settings besides the values of controls, by id of an element."""
     idle = settings.idle
     dress: dict[str, Properties] = {}
@@ -192,7 +192,7 @@ class _ControlMaker:
     @classmethod
     def of(cls, settings: form.PageSettings) -> _ControlMaker:
         """Return the maker of a page that opens with these settings."""
-        dress = dressing(settings)
+        dress = element_properties(settings)
         dress["control-alpha"] = dict(alpha_slider(settings.low, settings.high))
         return cls(shown_values(settings), dress)
 

@@ -1,7 +1,22 @@
-"""What is drawn on the page, each picture a function of rows."""
+"""What is drawn on the page, each picture a function of rows.
+
+A row is a result at one α = n/d, a dict by column (`rows.COLUMNS`): generalisation_error ε, order
+parameters q and m, uncertainty (the error bar of ε), branch and others. Branches of an estimator
+are its solutions: 'optimal' (the best), 'amp' (where message passing ends), 'informed' (reached
+from the teacher), 'unstable-1' and so on (`kind_of` leaves out the number). `state` is what the
+visitor has chosen, its `shown` the quantity of the second figure.
+
+Four pictures: ε against α (`learning_figure`, eq. generalization_error_general of the paper), order
+parameters (eq. mqv) or another quantity against α (`order_figure`), the confusion matrix at one α,
+and the free entropy Φ against q at one α with its extrema (`landscape_figure`, eq. free_entropy).
+Lines are theory, symbols simulations: means over runs with standard errors (`average_instances`).
+α_IT and α_algo are the transitions of the paper's section on k = 3. α_s is where noisy labels cease
+to be separable; it is not in the paper.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -30,8 +45,10 @@ ERROR = "generalisation_error"
 # A linear axis is cut where one line is so many times as high as the others, to so many times.
 LEAST_CUT = 50.0
 CUT = 20.0
-# A calibration error of 0, counted in 15 bins on TEST_SAMPLES samples, is at most this by chance.
-CHANCE = 0.015
+# A calibration error of 0 that is counted in 15 bins on N = TEST_SAMPLES samples is on average at
+# most √(15·¼·2/(πN)): bins of N/15 samples, each right with probability ½, E|N(0, 1)| = √(2/π).
+CHANCE = round(math.sqrt(15 / (2 * math.pi * TEST_SAMPLES)), 3)
+SAME_ERROR = 1e-9  # two branches whose ε differ by less are the same solution
 CLASS_DASHES = {
     "solid": "solid",
     "dash": "dashed",
@@ -70,7 +87,10 @@ class Simulated(NamedTuple):
 def learning_figure(
     state: PageSettings, curves: Curves, limits: Found, simulations: Sequence[Simulated] = ()
 ) -> Figure:
-    """Draw the generalisation error against α, with its floor, the transitions and α_s."""
+    """Draw the generalisation error against α, with its floor, the transitions and α_s.
+
+    `limits` has what is known of floor, alpha_it, alpha_algo and alpha_s (`page_tasks`).
+    """
     colours = _colours(curves, simulations)
     traces = [line(part, ERROR, **look) for look, part in _lines(curves, colours)]
     traces += [symbols(run, ERROR, colours) for run in simulations if run.rows]
@@ -86,7 +106,10 @@ def learning_figure(
 
 
 def _floor(state: PageSettings, floor: float) -> pic.Trace:
-    """Return the line of the least error of any rule."""
+    """Return the line of the least error of any rule.
+
+    Where classes are not equal, the most probable label is not always the teacher's.
+    """
     rule = "the best rule"
     if state.equal_classes:
         rule = "the teacher itself"
@@ -192,20 +215,20 @@ def _class_traces(
     curves: Curves,
     runs: Sequence[Simulated],
     colours: dict[str, str],
-    label: int,
+    class_index: int,
 ) -> Iterator[pic.Trace]:
     """Yield lines and symbols of the recall of one class."""
-    name = f", class {label + 1}"
-    dash = list(CLASS_DASHES)[label % len(CLASS_DASHES)]
-    in_legend = label == 0  # the title has the lines of the others
-    marker = pic.MARKERS[label % len(pic.MARKERS)]
+    name = f", class {class_index + 1}"
+    dash = list(CLASS_DASHES)[class_index % len(CLASS_DASHES)]
+    in_legend = class_index == 0  # the title has the lines of the others
+    marker = pic.MARKERS[class_index % len(pic.MARKERS)]
     for look, part in _lines(curves, colours):
-        known = derived(part, "recall", label)
+        known = derived(part, "recall", class_index)
         if known:
             own = {"dash": dash, "label": look["label"] + name, "in_legend": in_legend}
             yield line(known, "shown", **look | own)
     for run in runs:
-        known = derived(run.rows, "recall", label)
+        known = derived(run.rows, "recall", class_index)
         if known:
             trace = symbols(run._replace(rows=known), "shown", colours)
             yield replace(trace, label=run.label + name, marker=marker, in_legend=in_legend)
@@ -298,7 +321,11 @@ def _extremum(label: str, marker: str, colour: str, size: float, hollow: bool = 
 
 
 def landscape_figure(state: PageSettings, found: Found | None, phase: str) -> Figure:
-    """Draw the free entropy against the overlap at the chosen α, with its extrema."""
+    """Draw the free entropy against the overlap at the chosen α, with its extrema.
+
+    `found` has alpha, lists q (from 0) and free_entropy, and extrema, rows with q, free_entropy, ε,
+    uncertainty and branch.
+    """
     x = pic.Axis("overlap q", low=-0.03, high=1.03)
     y = pic.Axis("free entropy Φ")
     if found is None:
@@ -318,7 +345,7 @@ def landscape_figure(state: PageSettings, found: Found | None, phase: str) -> Fi
     return _figure(panel, state)
 
 
-def _extremum_trace(point: Found, looks: Mapping[str, Look]) -> pic.Trace:
+def _extremum_trace(point: Row, looks: Mapping[str, Look]) -> pic.Trace:
     """Return the symbol of one extremum."""
     return pic.Trace(
         (point["q"],),
@@ -331,9 +358,10 @@ def _extremum_trace(point: Found, looks: Mapping[str, Look]) -> pic.Trace:
 
 
 # The axis of Φ reaches below the maximum by this many times the height of the start, at least so
-# far in Φ, and has this share of room above and below.
+# far in Φ, and has this share of room at the depth, above and below.
 DEPTH_IN_HEIGHTS = 3
 LEAST_DEPTH = 0.02
+ROOM_AT_DEPTH = 0.15
 ROOM_ABOVE = 0.12
 ROOM_BELOW = 0.08
 
@@ -345,7 +373,7 @@ def _entropy_axis(axis: pic.Axis, found: Found) -> pic.Axis:
     top = max(heights)
     deepest = min(point["free_entropy"] for point in found["extrema"])
     depth = max(DEPTH_IN_HEIGHTS * (top - start), top - deepest, LEAST_DEPTH)
-    low = max(min(heights), top - 1.15 * depth)
+    low = max(min(heights), top - (1 + ROOM_AT_DEPTH) * depth)
     height = top - low
     return replace(axis, low=low - ROOM_BELOW * height, high=top + ROOM_ABOVE * height)
 
@@ -419,31 +447,35 @@ def _lines(curves: Curves, colours: dict[str, str]) -> Iterator[tuple[Look, list
     for name, rows in curves.items():
         for branch, part in _branches(rows).items():
             role = name
-            if kind_of(branch) in pic.DASHES:
+            if kind_of(branch) in pic.DASHES:  # 'amp', 'unstable', ... have a look of their own
                 role = kind_of(branch)
-            dash = pic.dash_of(role, len(curves) > 1)
+            dash = pic.dash_of(role, mixed=len(curves) > 1)  # beside other estimators
             yield {"colour": colours[role], "dash": dash, "label": pic.label_of(role)}, part
 
 
 def _branches(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Return the rows of each branch that is drawn; AMP's only where it differs from the best."""
+    """Return the rows of each branch that is drawn; AMP's only where it differs from the best.
+
+    While rows are still coming, one of the two may lack some α.
+    """
     branches: dict[str, list[Row]] = {}
     for row in rows:
         branches.setdefault(row.get("branch") or "optimal", []).append(row)
     branches.pop("informed", None)
-    pairs = zip(branches.get("amp", []), branches.get("optimal", []), strict=False)
-    if all(abs(amp[ERROR] - best[ERROR]) < 1e-9 for amp, best in pairs):
+    best = {row["alpha"]: row[ERROR] for row in branches.get("optimal", [])}
+    amp = [row for row in branches.get("amp", []) if row["alpha"] in best]
+    if all(abs(row[ERROR] - best[row["alpha"]]) < SAME_ERROR for row in amp):
         branches.pop("amp", None)
     return branches
 
 
-def derived(rows: Sequence[Row], shown: str, label: int = 0) -> list[Row]:
+def derived(rows: Sequence[Row], shown: str, class_index: int = 0) -> list[Row]:
     """Return the rows that have what the page asks for (of a class), in the column `shown`."""
-    values = [(row, _value(row, shown, label)) for row in rows]
+    values = [(row, _value(row, shown, class_index)) for row in rows]
     return [{**row, "shown": value} for row, value in values if value is not None]
 
 
-def _value(row: Row, shown: str, label: int) -> float | None:
+def _value(row: Row, shown: str, class_index: int) -> float | None:
     """Return what the page asks for, of one row."""
     value: float | None
     if shown == "correlation":
@@ -458,7 +490,7 @@ def _value(row: Row, shown: str, label: int) -> float | None:
     if shown == "recall":
         if not row.get("recall"):
             return None
-        return float(row["recall"].split(",")[label])
+        return float(row["recall"].split(",")[class_index])
     value = row.get(SHOWN[shown].column)
     return value
 
@@ -556,7 +588,7 @@ def symbols(
 
 def _spread_words(error: float) -> str:
     """Return a standard error in words; NaN is that of one run."""
-    if error != error:
+    if math.isnan(error):
         return "single run"
     return f"(standard error {error:.1g})"
 
