@@ -155,3 +155,13 @@ def test_names_accept_both_spellings():
     assert ERM("max_margin").name == "max-margin"
     assert ERM("square", "optimal") == ERM("square", "optimal")
     assert make_estimator("bayes").name == "bayes"
+
+
+@pytest.mark.parametrize("name", ["hinge", "weston-watkins", "squared-hinge", "max-margin"])
+def test_breaks_beyond_all_kinks_are_finite(name: str) -> None:
+    """At a tiny ridge V is so large that all kinks are far from the fields."""
+    coordinates = as_loss(name).coordinates
+    with np.errstate(all="raise"):
+        breaks = coordinates.line_breaks(np.linspace(-2e8, 2e8, 11), 5.9e9)
+    assert np.isfinite(breaks).all()
+    assert (np.diff(breaks) >= 0).all()

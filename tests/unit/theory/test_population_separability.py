@@ -142,7 +142,7 @@ def test_biased_labels_are_not_separable_through_the_origin():
 def test_refusals_and_the_public_name():
     assert math.isinf(pc.separability(Teacher(3, biases=(0, 1, 2)), intercept=True).alpha_s)
     own = Mixture((0.5, 0.5), separation=1.0, levels=[[0.5, 1, 2], [0.5, 2, 1]])
-    with pytest.raises(pc.InvalidInput, match="spectra of their own"):
+    with pytest.raises(pc.InvalidInput, match="one covariance for all classes"):
         pc.separability(own)
     # A spectrum in common is whitened away.
     shared = Mixture((0.6, 0.4), gram=np.eye(2), levels=[[0.5, 1, 1], [0.5, 4, 4]])

@@ -116,6 +116,8 @@ def _positions(knots: Array, values: Array) -> Array:
     n_below = (knots[:, None, :] <= values[:, :, None]).sum(2)
     low = np.take_along_axis(knots, np.clip(n_below - 1, 0, last), 1)
     high = np.take_along_axis(knots, np.clip(n_below, 0, last), 1)
-    inside = n_below - 1 + (values - low) / np.maximum(high - low, 1e-300)
+    width = high - low  # 0 beyond the first and the last knot
+    share = np.divide(values - low, width, out=np.zeros(width.shape), where=width > 0)
+    inside = n_below - 1 + share
     outside = np.where(n_below == 0, values - low, last + values - low)
     return np.where((n_below == 0) | (n_below > last), outside, inside)
