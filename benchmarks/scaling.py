@@ -61,7 +61,7 @@ def _errors_better(X: Any, y: Any) -> float:
     def listen(paths: Any, features_a_sample: float) -> str:
         """Note the difference, and choose as usual."""
         if list(paths) == ["standard", "global"]:
-            standard, other = (found.path.chosen for found in paths.values())
+            standard, other = (found.search.chosen for found in paths.values())
             seen.append(standard.above(other))
         return choose(paths, features_a_sample)
 

@@ -2,8 +2,20 @@
 
     Ŵ, b̂ = argmin Σ_μ s_μ ℓ(Wᵀx_μ/√d + b, y_μ) + (λ/2)‖W‖²
 
-The intercept bears no ridge. Which samples are held out is decided here (`_splits`); how they are
-predicted along the ridges in `ridge_search`.
+This is the paper's eq:optimization_ERM with inputs x/√d, weights s of the samples, and an intercept
+b (k,), which bears no ridge. It is minimised for scaled features. In terms of `Scaling`
+(`linear_classifier`), with the class fields f (n, k):
+
+    features as given    f = xᵀw + base                       w (d, k), base (k,): `_class_weights`
+    scaled features      f = x̃ᵀW/√d + b,  x̃ = (x − shift)/scale, shift the mean or 0
+                         W = √d·scale·w,  b = base + shiftᵀw
+    ridge                `ridge_` = unit²·(λ of the scaled features); unit is 1 but for 'none'
+
+With `priors`, base contains what they add to the fields besides (`_shift`, (k,)).
+
+Which samples are held out is decided in `splits`, how they are predicted along the ridges in
+`ridge_search`, which gives the search of each scaling here. Error bars of held-out scores are made
+in `held_out`, those of tests of features in `feature_tests`.
 """
 
 from __future__ import annotations
@@ -22,7 +34,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from polyceptron.checks import as_numbers, check_ridge
+from polyceptron.checks import check_ridge
 from polyceptron.data import checks as data_checks
 from polyceptron.data.checks import Samples
 from polyceptron.data.design import ColumnMoments, threads_of_data, weights_or_ones
@@ -32,7 +44,11 @@ from polyceptron.data.watching import Watch
 from polyceptron.errors import InvalidInput
 from polyceptron.fit import linear_classifier as linear
 from polyceptron.fit.erm import fit_erm
-from polyceptron.fit.feature_reasons import CONSTANT
+from polyceptron.fit.feature_columns import (
+    check_precision,
+    column_indices,
+    with_constant_features,
+)
 from polyceptron.fit.feature_tests import UNDETERMINED, Fitted, feature_frame
 from polyceptron.fit.held_out import (
     HeldOutLabels,
@@ -71,7 +87,7 @@ if TYPE_CHECKING:
 # Of the weights' norm: what the rounding of sums over many samples leaves open without a warning.
 # It is a hundredth of the weights' statistical error at 10⁸ samples.
 ROUNDING_WITHOUT_WARNING = 1e-6
-STANDS_FOR_NO_RIDGE = 1e-9  # where samples are held out: a path of ridges takes logarithms
+STANDS_FOR_NO_RIDGE = 1e-9  # where samples are held out: the search takes logarithms of ridges
 LABEL_PROBABILITY = "label_probability"
 NO_MINIMISER = (
     "without a ridge there are no weights that fit best: a linear rule separates some of the "
@@ -96,10 +112,12 @@ def _has_probabilities(classifier: Any) -> bool:
 class _FitProblem:
     """What is fitted, whatever the scaling and the ridge.
 
+    moments : means, deviations and largest values (d,) of the features
     counts : (n,), how often each sample is there
     factors : (n,), the factors of its class
     shift : (k,), what the priors add to the fields
     share : (n,), what each sample counts for in the score of the choices
+    weighted : whether samples or classes have weights
     """
 
     data: TrainingData
@@ -120,26 +138,30 @@ class _FitProblem:
 
 
 @dataclass(frozen=True)
-class _ScaledPath:
-    """A path of ridges on scaled features.
+class _ScaledSearch:
+    """The ridges that were tried on features scaled in one way, and their scores.
 
-    area : by which a ridge of scaled features is multiplied to be one of the classifier
+    area : unit², by which a ridge of scaled features is multiplied to be one of the classifier
     variance : the geometric mean of the scaled features' variances
     """
 
-    path: RidgeSearch
+    search: RidgeSearch
     area: float
     variance: float
 
 
-def _best_scaling(paths: dict[str, _ScaledPath], features_a_sample: float) -> str:
-    """Return the scaling tried first, unless the other predicts held-out samples clearly better."""
-    first, *others = paths
-    clear = CLEAR + features_a_sample
+def _best_scaling(searches: dict[str, _ScaledSearch], features_a_sample: float) -> str:
+    """Return the scaling tried first, unless the other predicts held-out samples clearly better.
+
+    `above` is the difference of their best scores over its standard error. 'global' is tried first
+    where all features have one unit (`Scaling.kinds`).
+    """
+    first, *others = searches
+    clear = CLEAR + features_a_sample  # in standard errors of the difference
     if first == "global":
         clear = CLEAR_OF_ONE_UNIT
     for other in others:
-        if paths[first].path.chosen.above(paths[other].path.chosen) > clear:
+        if searches[first].search.chosen.above(searches[other].search.chosen) > clear:
             return other
     return first
 
@@ -161,9 +183,9 @@ class ERMClassifier(linear.LinearClassifier):
         The name of a registered loss ('cross-entropy', 'square', 'max-margin', which needs
         separable data and ignores the ridge) or a `Loss` of your own.
     ridge : "auto" or float, default="auto"
-        λ of the scaled features; in scikit-learn's convention C = 1/(λ·n_features), for two classes
-        C = 2/(λ·n_features). 'auto' chooses the one of `ridges` that predicts held-out samples
-        best. 0 is the limit that the loss defines: least norm for the square loss; for
+        λ of the scaled features (of those given, with the scaling 'none'); in scikit-learn's
+        convention C = 1/(λ·n_features), for two classes C = 2/(λ·n_features). 'auto' chooses the
+        one of `ridges` that predicts held-out samples best. 0 is the limit that the loss defines: least norm for the square loss; for
         cross-entropy max-margin if the data can be separated, else maximum likelihood
         (`separability_` has the answer with its proof).
     ridges : list of float, default=None
@@ -285,14 +307,14 @@ class ERMClassifier(linear.LinearClassifier):
         problem = self._problem(X, y, sample_weight)
         for name in ("path_", "method_", "scaling_scores_", "_held_out"):  # of an earlier fit
             self.__dict__.pop(name, None)
-        path = None
+        search = None
         if self.ridge == "auto" and not problem.loss.scale_free:
-            path = self._choose(problem, self._holding_out(X, groups))
+            search = self._choose(problem, self._holding_out(X, groups))
         else:
             self._take_given_ridge()
         scaling = Scaling.of(problem.moments, self.scaling_, centre=self.fit_intercept)
-        start = self._start(path, before, scaling)
-        fit = self._fit_scaled(problem, scaling, path, start)
+        start = self._start(search, before, scaling)
+        fit = self._fit_scaled(problem, scaling, search, start)
         d = problem.data.X.shape[1]
         self._store(fit.weights / math.sqrt(d), fit.intercepts + problem.shift, scaling)
         self._scaling = scaling
@@ -349,13 +371,13 @@ class ERMClassifier(linear.LinearClassifier):
 
     def _start(
         self,
-        path: RidgeSearch | None,
+        search: RidgeSearch | None,
         before: tuple[NDArray[Any], Array, Array] | None,
         scaling: Scaling,
     ) -> Array | None:
         """Return where the fit begins: (d, k), or (d + 1, k) with the intercepts last, or None."""
-        if path is not None:
-            return path.start
+        if search is not None:
+            return search.start
         if before is None:
             return None
         classes, raw, base = before
@@ -368,7 +390,10 @@ class ERMClassifier(linear.LinearClassifier):
         return np.vstack([weights, base + scaling.shift @ raw])
 
     def _take_given_ridge(self) -> None:
-        """Set the ridge and the scaling as they were given; a loss without scale has no ridge."""
+        """Set the ridge and the scaling as they were given.
+
+        'auto' is 0 here: it comes with a loss without scale, to which no ridge matters.
+        """
         self.scaling_ = "standard" if self.scaling == "auto" else self.scaling
         self.ridge_ = 0.0
         if self.ridge != "auto":
@@ -378,13 +403,13 @@ class ERMClassifier(linear.LinearClassifier):
         self,
         problem: _FitProblem,
         scaling: Scaling,
-        path: RidgeSearch | None,
+        search: RidgeSearch | None,
         start: Array | None,
     ) -> ERMFit:
-        """Fit the scaled features at the ridge chosen, or return what an interrupted path has."""
+        """Fit the scaled features at the ridge chosen, or return what an interrupted search has."""
         ridge = self.ridge_ / scaling.unit**2
         data = problem.data
-        if start is not None and path is not None and path.interrupted:
+        if start is not None and search is not None and search.interrupted:
             intercepts = 0 * start[0]
             if self.fit_intercept:
                 intercepts = start[-1]
@@ -438,46 +463,47 @@ class ERMClassifier(linear.LinearClassifier):
     def _samples(self, data: TrainingData, scaling: Scaling, weights: Array | None) -> Samples:
         """Return the scaled features with a column for the intercept, and weights of the loss."""
         d = data.X.shape[1]
-        if self.fit_intercept:  # the solver divides by √(d + 1)
+        if self.fit_intercept:
+            # The solver divides all by √(d + 1): features become x̃/√d, the column becomes 1.
             design = scaling.design(data.X, math.sqrt((d + 1) / d), math.sqrt(d))
         else:
             design = scaling.design(data.X)
         return data_checks.check_samples(design, data.y, self.classes_.size, weights)
 
     def _choose(self, problem: _FitProblem, holding_out: HoldingOut) -> RidgeSearch:
-        """Return the path of ridges of the best scaling; set the choices and their scores."""
+        """Return the search of the best scaling; set the choices and their scores."""
         splits = holding_out.splits(problem.data, self.classes_.size)
         fallback = holding_out.fallback(problem.data)
-        paths: dict[str, _ScaledPath] = {}
+        searches: dict[str, _ScaledSearch] = {}
         interrupted = False
         for kind in Scaling.kinds(self.scaling, problem.moments):
             rival = None
-            if paths:
-                (first,) = paths.values()
-                rival = Rival(first.path.best / first.variance, first.path.chosen)
+            if searches:
+                (first,) = searches.values()
+                rival = Rival(first.search.best / first.variance, first.search.chosen)
             try:
                 found = self._search(kind, problem, splits, fallback, rival)
             except KeyboardInterrupt:
-                if not paths:
+                if not searches:
                     raise
                 interrupted = True
                 break
-            paths[kind] = found
-            interrupted = found.path.interrupted
+            searches[kind] = found
+            interrupted = found.search.interrupted
             if interrupted:
                 break
         n, d = problem.data.X.shape
-        self.scaling_ = _best_scaling(paths, d / n)
-        if len(paths) > 1:
+        self.scaling_ = _best_scaling(searches, d / n)
+        if len(searches) > 1:
             self.scaling_scores_ = {
-                kind: (found.path.chosen.mean, found.path.chosen.standard_error)
-                for kind, found in paths.items()
+                kind: (found.search.chosen.mean, found.search.chosen.standard_error)
+                for kind, found in searches.items()
             }
-        chosen = paths[self.scaling_]
-        chosen.path.interrupted = interrupted
+        chosen = searches[self.scaling_]
+        chosen.search.interrupted = interrupted
         self._set_path(chosen)
-        self._keep_held_out(problem, chosen.path.chosen)
-        return chosen.path
+        self._keep_held_out(problem, chosen.search.chosen)
+        return chosen.search
 
     def _search(
         self,
@@ -486,7 +512,7 @@ class ERMClassifier(linear.LinearClassifier):
         splits: list[Split] | None,
         fallback: list[Split] | None,
         rival: Rival | None,
-    ) -> _ScaledPath:
+    ) -> _ScaledSearch:
         """Try ridges on features scaled in one way, 'standard', 'global' or 'none'."""
         scaling = Scaling.of(problem.moments, kind, centre=self.fit_intercept)
         area = scaling.unit**2
@@ -501,10 +527,10 @@ class ERMClassifier(linear.LinearClassifier):
         probability = label_probability(problem.loss, problem.shift)
         if probability is not None:
             also[LABEL_PROBABILITY] = probability
-        search = self._held_out_problem(problem, scaling, kind, self.scoring, also)
-        with search.samples.design.watched(Watch(f"ridges, {kind} scaling", self.verbose)):
-            path = choose_ridge(
-                search,
+        held_out = self._held_out_problem(problem, scaling, kind, self.scoring, also)
+        with held_out.samples.design.watched(Watch(f"ridges, {kind} scaling", self.verbose)):
+            search = choose_ridge(
+                held_out,
                 ridges,
                 splits,
                 fallback,
@@ -512,7 +538,7 @@ class ERMClassifier(linear.LinearClassifier):
                 size=variance,
                 rival=rival,
             )
-        return _ScaledPath(path, area, variance)
+        return _ScaledSearch(search, area, variance)
 
     def _held_out_problem(
         self,
@@ -540,23 +566,23 @@ class ERMClassifier(linear.LinearClassifier):
         if probabilities is not None:
             self._held_out = HeldOutLabels(probabilities, problem.share[chosen.at])
 
-    def _set_path(self, chosen: _ScaledPath) -> None:
-        """Set the ridge and the path it was chosen from; warn where it is at an end of that."""
-        path = chosen.path
-        self.ridge_ = path.best * chosen.area
-        self.method_ = path.method
+    def _set_path(self, chosen: _ScaledSearch) -> None:
+        """Set the ridge and what it was chosen from; warn where it is at an end of that."""
+        search = chosen.search
+        self.ridge_ = search.best * chosen.area
+        self.method_ = search.method
         self.path_ = {
-            "ridge": np.array([tried.ridge * chosen.area for tried in path.tried]),
-            "score": np.array([tried.mean for tried in path.tried]),
-            "standard_error": np.array([tried.standard_error for tried in path.tried]),
+            "ridge": np.array([tried.ridge * chosen.area for tried in search.tried]),
+            "score": np.array([tried.mean for tried in search.tried]),
+            "standard_error": np.array([tried.standard_error for tried in search.tried]),
         }
-        if path.edge and not path.interrupted:
+        if search.edge and not search.interrupted:
             cure = ""
             if self.ridges is not None:
                 cure = "; give `ridges` beyond it"
             linear.warn_caller(
-                f"the best ridge is the {path.edge} of all tried, {self.ridge_:.2g}, and held-out "
-                f"samples are predicted still better beyond it{cure}"
+                f"the best ridge is the {search.edge} of all tried, {self.ridge_:.2g}, and "
+                f"held-out samples are predicted still better beyond it{cure}"
             )
 
     def feature_tests(
@@ -629,7 +655,7 @@ class ERMClassifier(linear.LinearClassifier):
         """Return the fit in features that all vary by 1, and their scales (d,)."""
         scaling = self._scaling
         X = scaling.design(problem.data.X, varying=True).read_rows(slice(None))
-        deviation = X.std(0)
+        deviation = X.std(0)  # a unit alone: weights of the samples do not matter to it
         scale = scaling.scale[scaling.varying] * deviation
         weights, base = self._class_weights
         d = scaling.shift.size
@@ -642,6 +668,7 @@ class ERMClassifier(linear.LinearClassifier):
             basis=class_coordinates(problem.loss, self.classes_.size),
             counts=problem.counts,
             factors=problem.factors,
+            # (λ/2)‖W‖² as Σ_i pull_i ‖w_i‖²/2 in the weights of X/deviation, without 1/√d.
             pull=self.ridge_ / scaling.unit**2 * d / deviation**2,
             intercept=self.fit_intercept,
         )
@@ -682,19 +709,23 @@ class ERMClassifier(linear.LinearClassifier):
                 f"the {problem.loss.name} loss has no ridge at which samples are held out"
             )
         also = {"error": score_of(problem.loss, "accuracy", self._shift)}
-        search = self._held_out_problem(problem, self._scaling, self.scaling_, "neg_log_loss", also)
+        held_out = self._held_out_problem(
+            problem, self._scaling, self.scaling_, "neg_log_loss", also
+        )
         holding_out = self._holding_out(X, groups)
         splits = holding_out.splits(problem.data, self.classes_.size, every_fold=True)
         ridge = max(self.ridge_ / self._scaling.unit**2, STANDS_FOR_NO_RIDGE)
         fallback = holding_out.fallback(problem.data)
-        path = choose_ridge(search, [ridge], splits, fallback)
-        chosen = path.chosen
+        search = choose_ridge(held_out, [ridge], splits, fallback)
+        chosen = search.chosen
+        # The last of `values` and `share` is that of a mistaken sample, added to compare ridges;
+        # `also` and `at` are of the samples alone.
         scores = HeldOutScores(
             losses=chosen.values[:-1],
             mistaken_loss=float(chosen.values[-1]),
             errors=chosen.also["error"],
             share=chosen.share[:-1],
-            n_train=path.n_train,
+            n_train=search.n_train,
         )
         y_all = problem.data.y
         unseen = unseen_classes(y_all, y_all[chosen.at], self.classes_)
@@ -702,7 +733,7 @@ class ERMClassifier(linear.LinearClassifier):
 
     def _problem_again(self, X: Any, y: Any, sample_weight: Any) -> _FitProblem:
         """Return the problem of the fit for the samples that it was fitted to."""
-        self._features(X)
+        self._features(X)  # raises unless X has the columns of the fit
         check_same_classes(y, self.classes_)
         return self._problem(X, y, sample_weight)
 
@@ -795,59 +826,6 @@ class ERMClassifier(linear.LinearClassifier):
         scaling = self._scaling
         scale = np.where(scaling.varying, scaling.scale, 1.0)
         return fitted_pipeline(scaling.shift, scale, coef, base, self.classes_, self.C_)
-
-
-def column_indices(
-    joint: Mapping[str, Sequence[int | str]], names: NDArray[Any]
-) -> dict[str, NDArray[np.int64]]:
-    """Return the numbers of the columns of each joint test, or raise an error message."""
-    places = {str(name): place for place, name in enumerate(names)}
-    places |= {str(place): place for place in range(names.size)}
-    indices: dict[str, NDArray[np.int64]] = {}
-    used: set[int] = set()
-    for group, columns in joint.items():
-        unknown = [column for column in columns if str(column) not in places]
-        if unknown or not len(columns):
-            raise InvalidInput(f"joint test {group!r} needs columns of X, got {list(columns)}")
-        own = np.array([places[str(column)] for column in columns])
-        if used & set(own.tolist()) or len(set(own.tolist())) < own.size:
-            raise InvalidInput(f"joint test {group!r} has a column that is in a test already")
-        used |= set(own.tolist())
-        indices[group] = own
-    return indices
-
-
-def with_constant_features(
-    table: pd.DataFrame, names: NDArray[Any], members: dict[str, NDArray[np.int64]]
-) -> pd.DataFrame:
-    """Return the table with a row for each feature that is constant, in the order of the columns.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Rows of features that vary, and of joint tests.
-    names : (d,)
-        Of all features.
-    members : dict of str to (m,)
-        Columns of each joint test.
-    """
-    shown = names.astype(object)
-    for group, own in members.items():
-        shown[own] = group
-    whole = table.reindex(pd.unique(shown))
-    whole.index.name = table.index.name
-    constant = whole["reason"].isna()
-    whole.loc[constant, "reason"] = CONSTANT
-    whole["degrees_of_freedom"] = whole["degrees_of_freedom"].fillna(0).astype(int)
-    return whole
-
-
-def check_precision(precision: ArrayLike, d: int) -> Array:
-    """Return the precision matrix (d, d) of the features, or raise an error message."""
-    inverse = as_numbers(precision, "precision").astype(float)
-    if inverse.shape != (d, d) or not (np.diag(inverse) > 0).all():
-        raise InvalidInput(f"precision must be ({d}, {d}) and positive, got {precision!r}")
-    return inverse
 
 
 def check_same_classes(y: ArrayLike, classes: NDArray[Any]) -> None:

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from polyceptron.errors import InvalidInput
 from polyceptron.fit.erm_classifier import ERMClassifier
+from polyceptron.fit.feature_columns import column_indices
 from polyceptron.problem import CrossEntropy
 
 
@@ -147,6 +148,10 @@ def test_a_known_precision_serves_fewer_samples_than_features():
         model.feature_tests(X, y)
     with pytest.raises(InvalidInput, match=r"precision must be \(60, 60\)"):
         model.feature_tests(X, y, precision=np.eye(3))
+    with pytest.raises(InvalidInput, match="precision must be symmetric"):
+        model.feature_tests(X, y, precision=np.eye(60) + np.eye(60, k=1))
+    with pytest.raises(InvalidInput, match="precision must be positive definite"):
+        model.feature_tests(X, y, precision=np.full((60, 60), 2.0) - np.eye(60))
 
 
 def test_features_that_others_determine_and_wrong_samples():
@@ -295,3 +300,10 @@ def test_bad_joint_tests(joint, words):
     X, y = categorical_data(100, 3, 3)
     with pytest.raises(InvalidInput, match=words):
         ERMClassifier(ridge=0.1).fit(X, y).feature_tests(X, y, joint=joint)
+
+
+def test_a_name_that_reads_like_a_number_is_the_name():
+    """Integers are numbers of columns; a string is a number only where no column is called so."""
+    members = column_indices({"a": ["1", 2]}, np.array(["1", "0", "x"]))
+    assert members["a"].tolist() == [0, 2]
+    assert column_indices({"a": ["1"]}, np.array(["u", "v"]))["a"].tolist() == [1]
