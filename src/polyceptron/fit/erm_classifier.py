@@ -185,9 +185,9 @@ class ERMClassifier(linear.LinearClassifier):
     ridge : "auto" or float, default="auto"
         λ of the scaled features (of those given, with the scaling 'none'); in scikit-learn's
         convention C = 1/(λ·n_features), for two classes C = 2/(λ·n_features). 'auto' chooses the
-        one of `ridges` that predicts held-out samples best. 0 is the limit that the loss defines: least norm for the square loss; for
-        cross-entropy max-margin if the data can be separated, else maximum likelihood
-        (`separability_` has the answer with its proof).
+        one of `ridges` that predicts held-out samples best. 0 is the limit that the loss defines:
+        least norm for the square loss; for cross-entropy max-margin if the data can be separated,
+        else maximum likelihood (`separability_` has the answer with its proof).
     ridges : list of float, default=None
         What 'auto' chooses from, tried from large to small until the score is clearly worse than
         the best. None: decades from 1 to 1e-5, in units of the features' variance (the geometric

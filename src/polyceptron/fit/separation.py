@@ -5,13 +5,20 @@ class h ≠ y, so that the margins of weights W are JW. Three cases:
 
     separable          JW > 0 for some W
     quasi-separable    JW ≥ 0 for some W, some margins 0: the likelihood rises for ever along W
-    overlapping        every W ≠ 0 has a margin below 0: maximum likelihood has a solution
+    overlapping        every W with JW ≠ 0 has a margin below 0: maximum likelihood has a solution
 
-Small problems are linear programmes over weights in [−1, 1]:
+Only in the last has the paper's eq:optimization_ERM, with cross-entropy and λ = 0, a solution. X is
+(n, d), y (n,) in 0..k−1, W (d, k), J (n(k − 1), (k − 1)d), multipliers (n, k) with 0 at the labels.
+`tol` is a margin over the length of its row: what is smaller may count as 0.
+
+Small problems are linear programmes over weights in [−1, 1] (`margin_programme`), for inputs scaled
+to length 1:
 
     max t,   JW ≥ t         separable if t > 0; else the dual is a ≥ 0 with Σa = 1 and Jᵀa = 0
     max ΣJW, JW ≥ 0         quasi-separable if above 0; else the dual is b = 1 + a > 0 with Jᵀb = 0,
                             which proves that the data overlap
+
+A dual that balances up to ρ = Jᵀb shows that no W with JW ≥ 0 has a margin above ‖ρ‖‖W‖/min b.
 
 Large problems run the max-margin solver (`hard_margin`). Either all margins become positive, and W
 separates. Or its multipliers a ≥ 0 balance, ρ = Jᵀa → 0: weights with all margins ≥ 1 would have
@@ -24,8 +31,8 @@ max‖x‖/√d. With the smallest curvature μ and the gradient's norm g at W,
 
     R g < μ   ⇒   there is a minimiser, and ‖W − Ŵ‖ ≤ −ln(1 − R g/μ)/R.
 
-That it exists proves the overlap. A dual certificate is the probability a_h = p_h(x) of every wrong
-class, since Jᵀa = −∇f ≈ 0.
+This bound is the error bar of the fit. That Ŵ exists proves the overlap. A dual certificate is the
+probability a_h = p_h(x) of every wrong class, since Jᵀa = −∇f ≈ 0.
 
 Limits of the proofs: linear programmes are solved in floating point, and above
 `MAX_UNKNOWNS_OF_A_MATRIX` unknowns μ is Lanczos's estimate with a margin for safety.
@@ -39,16 +46,16 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import eigvalsh
-from scipy.optimize import linprog
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from polyceptron.data.checks import Labels, Samples, check_samples
+from polyceptron.data.checks import Samples, check_samples
 from polyceptron.data.design import Design, weights_or_ones
 from polyceptron.data.stored_designs import scaled
 from polyceptron.fit.solvers.erm_fit import ERMFit, Separation, fit_at
 from polyceptron.fit.solvers.hard_margin import NotSeparable, separate
 from polyceptron.fit.solvers.intercept import growth_by_intercept, size_of
 from polyceptron.fit.solvers.logistic_objective import softmax_objective
+from polyceptron.fit.solvers.margin_programme import MarginProgramme, signed
 from polyceptron.fit.solvers.newton import NewtonMinimum, newton_minimise
 from polyceptron.fit.solvers.newton_step import sample_matrices, whole_hessian
 from polyceptron.fit.solvers.softmax_objective import SoftmaxObjective
@@ -63,9 +70,17 @@ MAX_UNKNOWNS_OF_A_MATRIX = 600  # up to which the Hessian is written out; above,
 FIRST_RIDGE_PER_SAMPLE = 1e-3
 FALL_OF_RIDGE = 0.03
 MAX_RIDGES = 5
-# Lanczos's estimate of the smallest eigenvalue comes from above, with a relative error of 5 %.
+MAX_STEPS_AT_A_RIDGE = 60
+# Relative distance to the minimum at a ridge: see `_LikelihoodSearch.minimise`.
+TARGET_AT_A_RIDGE = 0.5
+RIDGE_PER_CURVATURE = 0.1  # of tol·μ: the minimum is then within a tenth of tol of Ŵ
+# Of the trace: what the eigenvalues of a matrix of up to 600 rows are off by, with room.
+ROUNDING_OF_A_HESSIAN = 1e-14
+# Lanczos's estimate of the smallest eigenvalue comes from above, with a relative error of 5 %. Four
+# times as much is taken off.
 LANCZOS_TOLERANCE = 0.05
 LANCZOS_SAFETY = 0.8
+LANCZOS_VECTORS = 40
 
 
 def is_separable(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-6) -> Separation:
@@ -80,8 +95,10 @@ def is_separable(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1
     n_classes : int, default=None
         Number of classes; by default the number that occur in y.
     tol : float, default=1e-6
-        The data count as inseparable if every W of norm 1 has a margin below `tol` times the
-        longest input. Features are first scaled to a largest entry of about 1.
+        Data that are separated by smaller margins only may count as inseparable: if every W of
+        norm 1 has a margin below `tol` times the longest constraint x(e_y − e_h)ᵀ/√d, which is √2
+        times as long as its x/√d. Small problems are told apart down to rounding. Features are
+        first scaled to a largest entry of about 1.
 
     Returns
     -------
@@ -137,19 +154,12 @@ def _proved(samples: Samples, tol: float, tell_quasi: bool) -> Separation:
         return replace(decided, direction=np.ldexp(decided.direction, -exponents[:, None]))
     if decided.multipliers is None:
         return replace(decided, residual=math.nan)
-    balance = samples.design.back(_signed(decided.multipliers, samples.y).T.copy())  # ρ = Jᵀa
+    balance = samples.design.back(signed(decided.multipliers, samples.y).T.copy())  # ρ = Jᵀa
     unit = float(np.abs(balance).max())
     residual = 0.0
     if unit > 0:  # squares of tiny entries would vanish
         residual = unit * float(np.linalg.norm(balance / unit))
     return replace(decided, residual=residual)
-
-
-def _signed(multipliers: Array, y: Labels) -> Array:
-    """Return Σ_h a_h (e_y − e_h) of every sample (n, k) for multipliers a (n, k), 0 at labels."""
-    signed = -multipliers
-    signed[np.arange(y.size), y] = multipliers.sum(1)
-    return signed
 
 
 def _decided(samples: Samples, tol: float, tell_quasi: bool) -> Separation:
@@ -162,7 +172,7 @@ def _decided(samples: Samples, tol: float, tell_quasi: bool) -> Separation:
     programme = None
     decided = None
     if n_entries <= MAX_ENTRIES_OF_A_PROGRAMME:
-        programme = _Programme(samples)
+        programme = MarginProgramme(samples)
         decided = _separable_by_programme(programme, tol)
     if decided is None:
         decided = _separable_by_descent(samples, tol)
@@ -176,7 +186,7 @@ def _decided(samples: Samples, tol: float, tell_quasi: bool) -> Separation:
     return estimate.separability
 
 
-def _separable_by_programme(programme: _Programme, tol: float) -> Separation | None:
+def _separable_by_programme(programme: MarginProgramme, tol: float) -> Separation | None:
     """Solve max t, JW ≥ t; None where rounding leaves the answer open."""
     J = programme.J
     cost = np.append(np.zeros(J.shape[1]), -1.0)
@@ -197,8 +207,9 @@ def _separable_by_programme(programme: _Programme, tol: float) -> Separation | N
 def _separable_by_descent(samples: Samples, tol: float) -> Separation:
     """Go towards the max-margin solution, to weights that separate or multipliers that balance.
 
-    Any weights that separate will do, so the tolerance of the solution is infinite. A row of J is
-    √2 times as long as its input.
+    Any weights that separate will do, so the tolerance of the solution is infinite. `separate`
+    gives up where ‖Jᵀa‖/Σa < doubt·max‖x̂‖. A row of J is √2 times as long as its x̂: this is tol
+    times the longest row.
     """
     try:
         fit = separate(samples, MaxMargin(), tol=math.inf, doubt=math.sqrt(2) * tol)
@@ -210,94 +221,21 @@ def _separable_by_descent(samples: Samples, tol: float) -> Separation:
     return Separation("separable", fit.weights, positive=1.0)
 
 
-def _overlapping_by_programme(programme: _Programme, tol: float) -> Separation:
+def _overlapping_by_programme(programme: MarginProgramme, tol: float) -> Separation:
     """Solve max ΣJW, JW ≥ 0 for data that no weights separate."""
     answer = programme.solve(-programme.J.sum(0), programme.J)
     if answer is None:
         return Separation("undecided")
     W, margins, a = answer
+    # Inputs have length 1, and W fills the box [−1, 1] if any margin can be above 0.
     if margins.max() > tol and margins.min() >= -tol * float(np.linalg.norm(W)):
         return Separation("quasi", W, None, float((margins > tol).mean()))
-    multipliers, residual = programme.proof(1 + a)
+    b = 1 + a
+    multipliers, residual = programme.proof(b)
     kind = "overlapping"
-    if residual > tol:
+    if residual > tol * float(b.min() / b.sum()):  # a margin up to ‖ρ‖/min b is open
         kind = "undecided"
     return Separation(kind, None, multipliers)
-
-
-class _Programme:
-    """The constraints J, and linear programmes over W.
-
-    The weights of the last class are 0, since a common shift changes no margin. Inputs are scaled
-    to length 1, since this changes no sign of a margin.
-
-    Attributes
-    ----------
-    inputs : array, shape (n, d)
-        x̂ divided by its norm.
-    row_norms : array, shape (n,)
-        The norms of x̂, 1 for an input of 0.
-    y : array of int, shape (n,)
-    sample_of_row, class_of_row : array of int, shape (n·(k − 1),)
-        The sample and the wrong class of every row of J.
-    J : array, shape (n·(k − 1), (k − 1)·d)
-    """
-
-    def __init__(self, samples: Samples) -> None:
-        self.y = samples.y
-        self.n_classes = samples.n_classes
-        inputs = samples.design.scaled_rows(slice(None))
-        largest = np.maximum(np.abs(inputs).max(1), np.finfo(float).tiny)
-        relative_norms = np.linalg.norm(inputs / largest[:, None], axis=1)
-        self.row_norms = largest * np.where(relative_norms > 0, relative_norms, 1.0)
-        self.inputs = inputs / self.row_norms[:, None]
-        is_wrong = np.arange(self.n_classes) != self.y[:, None]
-        self.sample_of_row, self.class_of_row = np.nonzero(is_wrong)
-        self.J = self._constraints()
-
-    def _constraints(self) -> Array:
-        """Return J, without the columns of the last class."""
-        n_rows = self.sample_of_row.size
-        rows = np.zeros((n_rows, self.n_classes, self.inputs.shape[1]))
-        number = np.arange(n_rows)
-        inputs = self.inputs[self.sample_of_row]
-        rows[number, self.y[self.sample_of_row]] = inputs
-        rows[number, self.class_of_row] = -inputs
-        return rows[:, :-1].reshape(n_rows, -1)
-
-    def solve(self, cost: Array, matrix: Array) -> tuple[Array, Array, Array] | None:
-        """Minimise cost·(W, t) subject to matrix·(W, t) ≥ 0 and weights in [−1, 1].
-
-        Returns
-        -------
-        weights : array, shape (d, k)
-        margins : array, shape (n·(k − 1),)
-            JW.
-        duals : array, shape (n·(k − 1),)
-            None of the three where the programme was not solved.
-        """
-        n_weights = self.J.shape[1]
-        bounds = [(-1.0, 1.0)] * n_weights + [(None, None)] * (cost.size - n_weights)
-        answer = linprog(cost, A_ub=-matrix, b_ub=np.zeros(len(matrix)), bounds=bounds)
-        if answer.status != 0 or answer.x is None:
-            return None
-        weights = np.zeros((self.inputs.shape[1], self.n_classes))
-        weights[:, :-1] = answer.x[:n_weights].reshape(self.n_classes - 1, -1).T
-        weights -= weights.mean(1, keepdims=True)
-        margins = self.J @ answer.x[:n_weights]
-        return weights, margins, np.maximum(-answer.ineqlin.marginals, 0.0)
-
-    def proof(self, a: Array) -> tuple[Array, float]:
-        """Return multipliers of the data (n, k), and ‖Jᵀa‖ for a of sum 1.
-
-        The norm is that of rows of length 1; the multipliers are for the data as given, of sum 1.
-        """
-        multipliers = np.zeros((self.y.size, self.n_classes))
-        multipliers[self.sample_of_row, self.class_of_row] = a / a.sum()
-        residual = float(np.linalg.norm(self.inputs.T @ _signed(multipliers, self.y)))
-        # Divide by the norms of the inputs; in units of the smallest nothing can overflow.
-        multipliers *= (self.row_norms.min() / self.row_norms)[:, None]
-        return multipliers / multipliers.sum(), residual
 
 
 def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None) -> ERMFit | None:
@@ -339,7 +277,7 @@ class _LikelihoodSearch:
     ridge : float
         Of the next minimum.
     U : array, shape (k − 1, d)
-        The weights reached, on class differences.
+        The weights reached, in an orthonormal basis of class differences: norms are those of W.
     minimum : NewtonMinimum
         The last one.
     gradient_norm : float
@@ -386,15 +324,17 @@ class _LikelihoodSearch:
     def minimise(self) -> None:
         """Go to the minimum at this ridge, whose distance to the minimiser is not known yet.
 
-        It is found to a relative distance of ½: the next ridge moves it by more.
+        `newton_minimise` ends at ‖gradient‖ ≤ ½·ridge·‖U‖. At first that is enough, since the next
+        ridge moves the minimum by more. At the last ridge, ridge ≤ 0.1·tol·μ, it leaves a gradient
+        of at most 0.05·tol·μ‖U‖, so that the minimum is within a small part of tol·‖U‖ of Ŵ.
         """
         self.minimum = newton_minimise(
             self.samples.design,
             self.objective,
             np.array([self.ridge]),
             self.U[None],
-            target=0.5,
-            max_iter=60,
+            target=TARGET_AT_A_RIDGE,
+            max_iter=MAX_STEPS_AT_A_RIDGE,
             keep=self.keep,
             intercept=self.samples.intercept,
         )
@@ -422,18 +362,21 @@ class _LikelihoodSearch:
         relative = self.tol * float(size_of(self.samples.intercept, self.U[None])[0])
         R = self.self_concordance
         self.distance_asked = max(relative, ROUNDING / max(R, ROUNDING))
+        # `rounding` bounds what rounding hides of the gradient's norm.
         largest_gradient = self.gradient_norm + float(minimum.rounding[0])
         if R == 0:  # X is 0, and so are the fields of any weights
             self.distance_bound = 0.0
         elif R * largest_gradient < self.curvature:
             bound = -math.log1p(-R * largest_gradient / self.curvature) / R
+            # The bound is for weights of centred features and a column of ones. In the features as
+            # given, with the intercept apart, a distance is at most this factor longer.
             self.distance_bound = bound * growth_by_intercept(self.samples.intercept)
 
     def lower_ridge(self) -> None:
         """Take a ridge that is small against the smallest curvature, and below the last one."""
         lower = FALL_OF_RIDGE * self.ridge
         if self.curvature > 0:
-            lower = min(lower, 0.1 * self.tol * self.curvature)
+            lower = min(lower, RIDGE_PER_CURVATURE * self.tol * self.curvature)
         self.ridge = lower
 
     def proof(self) -> Separation | None:
@@ -493,7 +436,7 @@ def _smallest_curvature(
         for rows, block in design.blocks():
             inputs = block * np.float64(design.scale)
             H += whole_hessian(inputs, hessians_of_samples[rows], 0.0)  # without a ridge
-        rounding = 1e-14 * float(np.trace(H))
+        rounding = ROUNDING_OF_A_HESSIAN * float(np.trace(H))
         return float(eigvalsh(H, subset_by_index=[0, 0])[0]) - rounding
 
     def apply(u: Array) -> Array:
@@ -509,7 +452,7 @@ def _smallest_curvature(
             which="SA",
             return_eigenvectors=False,
             v0=start,
-            ncv=40,
+            ncv=LANCZOS_VECTORS,
             tol=LANCZOS_TOLERANCE,
         )
     except ArpackNoConvergence:

@@ -9,7 +9,9 @@ from scipy.sparse import csr_array
 from sklearn.datasets import load_breast_cancer, load_iris
 
 import polyceptron as pc
+from polyceptron.data.checks import check_samples
 from polyceptron.fit import separation as separable
+from polyceptron.fit.solvers import margin_programme
 
 
 def linear_programme(X, y, k):
@@ -151,3 +153,26 @@ def test_units_of_features_and_lengths_of_rows_change_nothing():
         for size in (np.geomspace(1e-100, 1e100, 5), np.geomspace(1e-100, 1e100, 100)[:, None]):
             assert pc.separation(X * size, y).kind == kind
             assert pc.is_separable(X * size, y).separable is (noise == "none")
+
+
+def test_multipliers_that_hardly_balance_prove_no_overlap():
+    """A margin m of W with JW ≥ 0 is open up to ‖Jᵀb‖‖W‖/min b, not up to ‖Jᵀb‖‖W‖."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((400, 3)), rng.integers(0, 2, 400)
+    samples = check_samples(X, y, 2)
+
+    class Imprecise(margin_programme.MarginProgramme):
+        """Returns multipliers that are off by up to a share of the largest."""
+
+        off = 0.0
+
+        def solve(self, cost, matrix):
+            weights, margins, a = super().solve(cost, matrix)
+            return weights, margins, a + self.off * a.max() * np.arange(a.size) / a.size
+
+    kinds = []
+    for off in (0.0, 1e-6):
+        programme = Imprecise(samples)
+        programme.off = off
+        kinds.append(separable._overlapping_by_programme(programme, 1e-6).kind)
+    assert kinds == ["overlapping", "undecided"]

@@ -83,8 +83,8 @@ def separate(
     start : array (d, k), optional
         Weights to begin from.
     doubt : float
-        Once a convex combination of the constraints is shorter than this share of the longest
-        constraint, the data count as not separable.
+        Once a convex combination of the constraints x(e_y − e_h)ᵀ/√d is shorter than this share
+        of the longest x/√d, the data count as not separable.
 
     Returns
     -------
