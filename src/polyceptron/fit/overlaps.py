@@ -3,20 +3,19 @@
     m = ⟨ŴP, W*P⟩/(d r),   q = ‖ŴP‖²/(d r),   P = I − 11ᵀ/k,  r = k − 1                   (eq. mqv)
     ε = P_x(argmax Ŵᵀx ≠ y),    y drawn at the fields W*ᵀx/√d,    x ~ N(0, I_d)
 
-Weights Ŵ, W* have shape (d, k). For given weights ε is a probability of the 2(k−1) class
-differences of student fields s and teacher fields t, which are centred and jointly Gaussian.
-Gaussian noise on the teacher's fields adds to their covariance; labels that are guessed are a
-mixture; any other channel is sampled. k = 2: ε = arccos(ρ)/π.
+ε is the paper's eq:generalization_error_general for given weights, which have the covariances of
+fields that are measured in place of those of the limit (eq:generalization_ERM). Weights Ŵ, W* are
+(d, k), with k classes. In the code W and T are both, centred over the classes and, where labels see
+no scale, divided by their norms; S, T and C (r, r) are covariances of s, of t and between them in
+an orthonormal basis (k, r) of class differences (`difference_basis`).
 
-k = 3: each class contributes an orthant probability of two student and two teacher differences.
-Multiply their correlations c_ij by τ: at τ = 0 students and teacher are independent and the
-probability P is a product of two wedge probabilities, at τ = 1 it is the one that is wanted. In
-between, by Plackett's identity with r_ij = τc_ij,
+For given weights ε is a probability of the 2(k−1) class differences of student fields s and teacher
+fields t, which are centred and jointly Gaussian. Gaussian noise on the teacher's fields adds to
+their covariance; labels that are guessed are a mixture; any other channel is sampled.
 
-    dP/dτ = Σ_ij c_ij (1/4 + arcsin(ρ_ij)/2π) / (2π √(1 − r_ij²)),
+k = 2: ε = arccos(ρ)/π.
 
-with ρ_ij the correlation of the other two differences given that these two vanish. The integral
-over τ is done by the tanh-sinh rule, since it may be singular at τ = 1.
+k = 3: an integral over correlations, by Plackett's identity (`three_class_error`).
 
 k ≥ 4: quasi-Monte Carlo of a smooth function; the scatter of its replicates gives the uncertainty.
 Let σ² be the least eigenvalue of the joint covariance of the class differences. Then s = g + σξ and
@@ -24,23 +23,25 @@ t = g' + σξ' with independent noise ξ, ξ', so that given g and g'
 
     P(argmax s = argmax t | g, g') = Σ_l Z_l(g, σ²) Z_l(g', σ²)
 
-with the argmax probabilities Z of isotropic noise. A control variate is subtracted: the same
-function of class-symmetric covariances, whose mean is known. With labels drawn by a channel, or
-where σ² vanishes, the student alone has noise, of variance ν in every direction once t is known:
-P(argmax s = y | g, t) = Σ_l Z_l(g, ν) P(y = l | t).
+with the probability Z_l(g, σ²) that class l has the largest of g + σξ. A control variate is
+subtracted: the same function of class-symmetric covariances, whose mean is known. With labels drawn
+by a channel, or where σ² vanishes, the student alone has noise, of variance ν in every direction
+once t is known: P(argmax s = y | g, t) = Σ_l Z_l(g, ν) P(y = l | t).
 """
 
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.spatial.distance import pdist
 from scipy.special import ndtri
 
 from polyceptron.checks import as_numbers, check_tolerance, difference_basis
 from polyceptron.data.sparse_checks import compressed_rows
 from polyceptron.errors import InvalidInput
+from polyceptron.fit.three_class_error import STEPS, LabelDifferences
 from polyceptron.numerics import TINY, Array
 from polyceptron.numerics.estimate import estimate_from_replicates, uniform_replicates
 from polyceptron.numerics.orthant import GRID, win_probabilities
@@ -53,14 +54,12 @@ from polyceptron.sides.generalisation import generalisation_error
 # size differ by more.
 DEFAULT_TOL = 1e-3
 DEFAULT_TOL_MANY = 3e-3
-# Weights that agree with the teacher's to this relative precision count as the same.
+# Weights of norm 1 whose entries are the teacher's up to this are taken for them.
 EQUAL_WEIGHTS = 1e-13
 ROUNDING_OF_ANGLE = 1e-15  # of a generalisation error, absolute
 ROUNDING_OF_INTEGRALS = 1e-14  # the same
-ROUNDING_OF_CORRELATIONS = (
-    1e-15  # of a correlation c, whose angle is then off by 1/√(1 − c²) times it
-)
 N_REPLICATES = 16  # of quasi-Monte Carlo, which show its error
+LOG2_POINTS = range(7, 13)  # of a replicate: points are doubled until the tolerance is met
 # An event of probability 5/n is missed by all of n points with probability e⁻⁵ < 1 %.
 UNSEEN_POINTS = 5.0
 _MEMORY = 400_000  # numbers in the largest temporary
@@ -172,7 +171,8 @@ def exact_generalisation_error(
         The covariance of x; what features hide of the teacher is in `teacher.channel`, not in them.
     tol : float, default=None
         Where quasi-Monte Carlo is needed, for k ≥ 4 or a noise that is neither Gaussian nor flips,
-        the uncertainty to stop at.
+        the uncertainty to stop at. If it is not met with 4096 points in each of 16 replicates, the
+        uncertainty that is returned is larger.
     seed : int, default=0
         Seed of its random numbers.
 
@@ -190,8 +190,8 @@ def exact_generalisation_error(
     W, T = _differences(weights, teacher_weights, features)
     d, k = W.shape
     channel = as_channel(noise)
-    variance = channel.utility_variance
-    guesses = k * channel.guess(k)
+    variance = channel.utility_variance  # of Gaussian noise on the teacher's fields, or None
+    guessed_share = k * channel.guess(k)  # `guess` is the probability of each class by guessing
     tol = check_tolerance(tol, DEFAULT_TOL if k <= 5 else DEFAULT_TOL_MANY)
     size = float(np.linalg.norm(T))
     W = _unit(W)  # labels see no scale
@@ -205,9 +205,9 @@ def exact_generalisation_error(
     added = 0.0
     if variance > 0:
         added = variance * d / size / size
-    unguessed = _utility_error(W, T, added, tol, seed)
-    value = (1 - guesses) * unguessed.value + guesses * (1 - 1 / k)
-    return ErrorEstimate(value, (1 - guesses) * unguessed.uncertainty)
+    unguessed = _error_in_gaussian_noise(W, T, added, tol, seed)
+    value = (1 - guessed_share) * unguessed.value + guessed_share * (1 - 1 / k)
+    return ErrorEstimate(value, (1 - guessed_share) * unguessed.uncertainty)
 
 
 def _unit(weights: Array) -> Array:
@@ -219,11 +219,13 @@ def _unit(weights: Array) -> Array:
     return np.asarray(scaled / norm)
 
 
-def _utility_error(W: Array, T: Array, added: float, tol: float, seed: int) -> ErrorEstimate:
+def _error_in_gaussian_noise(
+    W: Array, T: Array, added: float, tol: float, seed: int
+) -> ErrorEstimate:
     """Return P(argmax Wᵀx ≠ argmax(Tᵀx + √added ξ)) for unit weights W, T (d, k)."""
     k = W.shape[1]
     if added == 0 and np.abs(W - T).max() <= EQUAL_WEIGHTS:
-        return ErrorEstimate(0.0, EQUAL_WEIGHTS)
+        return ErrorEstimate(0.0, max(EQUAL_WEIGHTS, _largest_error(W, T)))
     if k == 2:
         return _error_of_two_classes(W, T, added)
     student = W.T @ W
@@ -232,6 +234,20 @@ def _utility_error(W: Array, T: Array, added: float, tol: float, seed: int) -> E
     if k == 3 and not _is_on_a_line(student) and not _is_on_a_line(teacher):
         return _error_of_three_classes(student, teacher, cross)
     return _sampled_error(student, teacher, cross, None, tol, seed)
+
+
+def _largest_error(W: Array, T: Array) -> float:
+    """Return a bound on ε of weights W (d, k) that are nearly T.
+
+    Where the largest fields are those of classes h and l, the signs of two differences are
+    opposite, w = w_h − w_l and t = t_h − t_l. The chance of that is the angle between w and t over
+    π, at most ‖w − t‖/2‖t‖. These are summed over all pairs of classes.
+    """
+    apart = pdist((W - T).T)
+    sizes = pdist(T.T)
+    chances = np.ones_like(sizes)
+    np.divide(apart, 2 * sizes, out=chances, where=sizes > apart)
+    return min(1.0, float(chances[apart > 0].sum()))
 
 
 def _error_of_two_classes(W: Array, T: Array, added: float) -> ErrorEstimate:
@@ -262,9 +278,8 @@ def _error_of_three_classes(student: Array, teacher: Array, cross: Array) -> Err
     The bar is the change when the step is halved, and what rounding does to the angles between
     student and teacher, which both steps share.
     """
-    classes = [_LabelDifferences.of(label, student, teacher, cross) for label in range(3)]
-    coarse = sum(differences.chance_to_win_both(1 / 8) for differences in classes)
-    fine = sum(differences.chance_to_win_both(1 / 16) for differences in classes)
+    classes = [LabelDifferences.of(label, student, teacher, cross) for label in range(3)]
+    coarse, fine = (sum(c.chance_to_win_both(step) for c in classes) for step in STEPS)
     rounding = ROUNDING_OF_INTEGRALS + sum(differences.rounding for differences in classes)
     return ErrorEstimate(_clipped(1 - fine, 0.0, 1.0), abs(fine - coarse) + rounding)
 
@@ -294,86 +309,6 @@ def _numbers(weights: Any, name: str) -> Array:
     if hasattr(weights, "tocsr"):
         weights = compressed_rows(weights, name).toarray()
     return as_numbers(weights, name).astype(float)
-
-
-class _LabelDifferences(NamedTuple):
-    """Correlations of the differences between one label's fields and those of the other two.
-
-    Attributes
-    ----------
-    student, teacher : float
-        Between the two differences of the student, and of the teacher.
-    cross : array, shape (2, 2)
-        Between difference i of the student and j of the teacher.
-    """
-
-    student: float
-    teacher: float
-    cross: Array
-
-    @classmethod
-    def of(cls, label: int, student: Array, teacher: Array, cross: Array) -> Self:
-        """Return them for covariances (3, 3) of the student's and the teacher's fields."""
-        D = np.delete(np.eye(3)[label] - np.eye(3), label, axis=0)  # rows e_l − e_h
-        S = D @ student @ D.T
-        T = D @ teacher @ D.T
-        C = D @ cross @ D.T
-        s = np.sqrt(np.diag(S))
-        t = np.sqrt(np.diag(T))
-        c = np.clip(C / np.outer(s, t), -1.0, 1.0)
-        return cls(S[0, 1] / (s[0] * s[1]), T[0, 1] / (t[0] * t[1]), c)
-
-    @property
-    def rounding(self) -> float:
-        """What rounding of the correlations may do to a chance: it moves angles near 0 by most."""
-        largest = np.abs(self.cross).max()
-        sine = math.sqrt(max(1 - largest**2, ROUNDING_OF_CORRELATIONS))
-        return ROUNDING_OF_CORRELATIONS / sine
-
-    def chance_to_win_both(self, step: float) -> float:
-        """Return P(the label has the largest field of student and teacher), by an integral over τ.
-
-        `step` is that of the tanh-sinh rule.
-        """
-        # Nodes and weights on [0, 1] that also serve integrands with a root in the denominator.
-        node = np.arange(-3.6, 3.6 + step / 2, step)
-        tau = 1 / (1 + np.exp(-math.pi * np.sinh(node)))
-        weight = step * math.pi * np.cosh(node) * tau * (1 - tau)
-        slope = np.zeros_like(tau)
-        for i, j in np.ndindex(2, 2):
-            r = tau * self.cross[i, j]
-            one_minus_r2 = np.maximum(1 - r * r, 1e-30)
-            rho = self._rest_correlation(i, j, tau, one_minus_r2)
-            chance_of_the_rest = 0.25 + np.arcsin(rho) / (2 * math.pi)
-            slope += self.cross[i, j] * chance_of_the_rest / (2 * math.pi * np.sqrt(one_minus_r2))
-        return float(_wedge(self.student) * _wedge(self.teacher) + weight @ slope)
-
-    def _rest_correlation(self, i: int, j: int, tau: Array, one_minus_r2: Array) -> Array:
-        """Return ρ_ij (n,): correlation of the other x and y, given that x_i and y_j vanish.
-
-        x are the student's differences and y the teacher's, with cross-correlations τc.
-        """
-        r = tau * self.cross[i, j]
-        x_with_x = self.student
-        y_with_y = self.teacher
-        x_with_y = tau * self.cross[1 - i, j]
-        y_with_x = tau * self.cross[i, 1 - j]
-        explained_x = x_with_x**2 - 2 * r * x_with_x * x_with_y + x_with_y**2
-        explained_y = y_with_x**2 - 2 * r * y_with_x * y_with_y + y_with_y**2
-        explained_both = (
-            x_with_x * y_with_x
-            - r * (x_with_x * y_with_y + x_with_y * y_with_x)
-            + x_with_y * y_with_y
-        )
-        var_x = np.maximum(1 - explained_x / one_minus_r2, 1e-150)
-        var_y = np.maximum(1 - explained_y / one_minus_r2, 1e-150)
-        covariance = tau * self.cross[1 - i, 1 - j] - explained_both / one_minus_r2
-        return np.clip(covariance / (np.sqrt(var_x) * np.sqrt(var_y)), -1.0, 1.0)
-
-
-def _wedge(correlation: float) -> float:
-    """Return the probability 1/4 + arcsin(ρ)/2π that two normal numbers are both positive."""
-    return 0.25 + math.asin(_clipped(correlation, -1.0, 1.0)) / (2 * math.pi)
 
 
 class _Integrand(NamedTuple):
@@ -421,7 +356,9 @@ def _agreement_integrand(S: Array, T: Array, C: Array, basis: Array) -> _Integra
     rho = float(np.trace(C)) * a * b / r
     if noise <= _FLAT or not 0 < rho < 1:
         return None
+    # Fields of student and teacher (2k,) at a standard normal point, in units of the noise.
     lift = np.kron(np.eye(2), basis) @ _common_first(joint, noise) / math.sqrt(noise)
+    # Symmetric fields √ρ g₀ + √(1 − ρ) ξ, in units of their noise; they use the same points.
     twin = basis * math.sqrt(rho / (1 - rho))
     known = 1 - float(generalisation_error(rho, r + 1))
     return _Integrand(partial(_smooth_agreement, lift=lift, twin=twin), known, 0.0)
@@ -440,8 +377,14 @@ def _label_integrand(S: Array, T: Array, C: Array, basis: Array, channel: Channe
     if noise <= _FLAT * float(np.trace(S)):
         noise = 0.0
         unseen_points = UNSEEN_POINTS
-    own = basis @ np.hstack([B, _root(remaining - noise * np.eye(len(S)))])
-    function = partial(_label_chance, teacher=basis @ A, own=own, noise=noise, channel=channel)
+    student_map = basis @ np.hstack([B, _root(remaining - noise * np.eye(len(S)))])
+    function = partial(
+        _label_chance,
+        teacher_map=basis @ A,
+        student_map=student_map,
+        noise=noise,
+        channel=channel,
+    )
     return _Integrand(function, 0.0, unseen_points)
 
 
@@ -463,7 +406,7 @@ def _quasi_monte_carlo(
     """Double the points of each replicate until the uncertainty of ε is at most `tol`."""
     sums = np.zeros(N_REPLICATES)
     n_points = 0
-    for log2_points in range(7, 13):  # the points before are the first half of these
+    for log2_points in LOG2_POINTS:  # the points before are the first half of these
         uniform = uniform_replicates(n_dimensions, log2_points, seed, N_REPLICATES)
         points = ndtri(uniform[:, n_points:]).reshape(-1, n_dimensions)
         sums += integrand.function(points).reshape(N_REPLICATES, -1).sum(1)
@@ -484,14 +427,15 @@ def _root(covariance: Array) -> Array:
 
 
 def _label_chance(
-    points: Array, teacher: Array, own: Array, noise: float, channel: Channel
+    points: Array, teacher_map: Array, student_map: Array, noise: float, channel: Channel
 ) -> Array:
     """Return P(argmax s = y | g, t) (n,) at points (n, 2k−2).
 
-    t comes from the first half of each point, g from all of it.
+    t (n, k) comes from the first half of each point by `teacher_map` (k, k−1), g from all of it by
+    `student_map` (k, 2k−2).
     """
-    chances = channel.chances(points[:, : teacher.shape[1]] @ teacher.T)
-    g = points @ own.T
+    chances = channel.chances(points[:, : teacher_map.shape[1]] @ teacher_map.T)
+    g = points @ student_map.T
     if noise == 0:
         return np.asarray(np.take_along_axis(chances, g.argmax(1)[:, None], 1)[:, 0])
     return np.asarray((win_probabilities(g / math.sqrt(noise)) * chances).sum(1))

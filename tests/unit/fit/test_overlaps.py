@@ -242,3 +242,24 @@ def test_the_papers_matrices_of_theory_and_of_fitted_weights() -> None:
     metric = np.linalg.inv(np.eye(2) + 1)
     assert np.trace(metric @ found.q) / 2 == pytest.approx(scalars.q)
     assert np.trace(metric @ found.m) / 2 == pytest.approx(scalars.m)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_weights_taken_for_the_teacher_have_a_bar_that_holds(k):
+    """All of many entries differ by half of 1e-13, and two classes are nearly alike."""
+    rng = np.random.default_rng(k)
+    T = rng.standard_normal((20_000, k))
+    T[:, 1] = T[:, 0] + 1e-6 * rng.standard_normal(len(T))
+    T = module._unit(T - T.mean(1, keepdims=True))
+    W = T + 0.5e-13 * rng.choice([-1, 1], T.shape)
+    value, uncertainty = exact_generalisation_error(W, T)
+    u, v = W[:, 0] - W[:, 1], T[:, 0] - T[:, 1]
+    u, v = u / np.linalg.norm(u), v / np.linalg.norm(v)
+    pair = 2 * math.atan2(np.linalg.norm(u - v), np.linalg.norm(u + v)) / math.pi
+    assert value == 0
+    assert pair / k < uncertainty < 10 * pair
+
+
+def test_the_teacher_itself_has_no_error():
+    T = np.repeat(np.random.default_rng(0).standard_normal((50, 3)), 2, axis=1)
+    assert exact_generalisation_error(3 * T, T) == (0.0, module.EQUAL_WEIGHTS)
