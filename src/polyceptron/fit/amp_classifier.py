@@ -4,10 +4,11 @@ The model is the paper's: labels are the argmax of linear fields with weights fr
 with noise of the labels, since real ones are never separable by construction. Class probabilities
 are those of the posterior: the channel's, at the mean and variance of the fields of a new sample.
 
-Two models of the features, each with what predictions need later. `Correlated`, for a Gaussian
-prior, keeps the covariance of all weights, in the principal directions of the features:
+Two models of the features A (n, d), which are scaled and centred, each with what predictions need
+later. `Correlated`, for a Gaussian prior, keeps the covariance of all weights, in the principal
+directions of the features:
 
-    features    F = A V/√d, the projections on the eigenvectors of AᵀA/d = V diag(s²) Vᵀ, and 1
+    features    F = A P/√d, the projections on the eigenvectors P (d, m) of AᵀA/d, and 1
     prior       weights have the variance 1, the bias 10
     posterior   message passing with the covariance of all weights (`message_passing.iteration`)
 
@@ -16,22 +17,25 @@ independent inputs. The singular values of such an n × d matrix of unit varianc
 correlated features have larger ones, and the iteration then oscillates or diverges. So directions
 above that edge are first shrunk to it, and all others left alone:
 
-    x ↦ x + Σ_i (edge/s_i − 1)(x·v_i) v_i,     over singular values s_i > edge.
+    x ↦ x + Σ_i (edge/s_i − 1)(x·v_i) v_i,     over singular values s_i > edge of A,
+
+with the eigenvectors v_i of AᵀA/d, whose eigenvalues are s_i²/d.
 
 On independent inputs that is the identity. (Whitening all directions would amplify quiet ones.)
 
-At a fixed point the cavity field of a training sample, ω = xŴ/√d − V f with f its own score, is the
-field predicted by all *other* samples. Its log-probability of the true label is a leave-one-out
-score, without a refit: it chooses the variance Δ of the noise, and sets the intercept of
-`Independent`. Only Δ relative to the prior matters, so that a search over Δ is one over the scale
-of the prior too.
+At a fixed point the cavity field of a training sample (alg:amp of the paper), ω = xŴ/√d − V f, is
+the field predicted by all *other* samples. V is the posterior variance of the sample's field, f its
+own score ∂_ω ln Z (eq:f_out), with the probability Z of its label. ln Z at the cavity field is a
+leave-one-out score, without a refit: it chooses the variance Δ of the noise (`noise_search`), and
+sets the intercept of `Independent`. Its mean and standard error are `log_loss_`. Only Δ relative to
+the prior matters, so that a search over Δ is one over the scale of the prior too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -42,13 +46,13 @@ from sklearn.exceptions import ConvergenceWarning
 from polyceptron.data.checks import Labels, check_choice
 from polyceptron.data.design import ColumnMoments, Design, threads_of_data
 from polyceptron.data.stored_designs import BlockwiseDesign, open_design
-from polyceptron.data.watching import uninterrupted
 from polyceptron.errors import InvalidInput
 from polyceptron.fit import linear_classifier as linear
+from polyceptron.fit.noise_search import NoiseGrid, best_posterior
 from polyceptron.message_passing.correlated import Posterior, correlated_amp
 from polyceptron.message_passing.posterior_mean import amp
 from polyceptron.numerics import AnyArray, Array
-from polyceptron.problem.channels import Channel, GaussianNoise, as_channel
+from polyceptron.problem.channels import Channel, as_channel
 from polyceptron.problem.priors import as_prior
 from polyceptron.rows import Status
 
@@ -59,86 +63,25 @@ MOST_ENTRIES = 30_000_000
 SMALLEST_EIGENVALUE = 1e-10  # of the largest: nothing is known along smaller ones
 CHANNEL_NODES = 12  # of the channel's integral: 6 digits
 FLUCTUATIONS_OF_EDGE = 1.05  # independent inputs exceed the edge by their fluctuations
+# Prior variances of the bias, beside 1 of the weights: choices. In `Independent` the column of ones
+# has a weight with the prior of all weights, to which the correction is added.
+VARIANCE_OF_BIAS = 10.0
+VARIANCE_OF_CORRECTION = 1.0
 
-# Message passing at a noise and a tolerance, after that at another noise.
-Run = Callable[[Channel, float, Posterior | None], Posterior]
-# A model of the features, weights (d, k) and offset (k,), and their posterior.
+# A model of the features, weights (d, k) and offset (k,) of the fields, and their posterior.
 _Fit = tuple["Correlated | Independent", Array, Array, Posterior]
-
-
-class NoiseGrid(NamedTuple):
-    """Variances Δ to try in rising order, the place of the first, and the tolerance of a search."""
-
-    variances: tuple[float, ...]
-    first: int
-    quick_tolerance: float
-
 
 GRID_OF_CORRELATED = NoiseGrid(tuple(10.0 ** (p / 2) for p in range(-8, 5)), 7, 1e-2)
 GRID_OF_INDEPENDENT = NoiseGrid((0.0, 0.01, 0.05, 0.2, 1.0, 5.0), 2, 0.0)
 
 
-def best_posterior(run: Run, noise: Channel | None, tol: float, grid: NoiseGrid) -> Posterior:
-    """Return the posterior at the noise asked for, or at that of the best leave-one-out score.
-
-    If the search is interrupted it is the best of those tried, with the status 'interrupted'.
-    """
-    if noise is not None:
-        return run(noise, tol, None)
-    search = _NoiseSearch(run, tol, grid)
-    try:
-        return search.best()
-    except KeyboardInterrupt:
-        if not search.tried:
-            raise
-        best = max(search.tried, key=lambda posterior: posterior.rank)
-        return replace(best, end=replace(best.end, status=Status.INTERRUPTED))
-
-
-@dataclass
-class _NoiseSearch:
-    """A walk along a grid of variances, and the posteriors that were tried."""
-
-    run: Run
-    tol: float
-    grid: NoiseGrid
-    tried: list[Posterior] = field(default_factory=list)
-
-    def best(self) -> Posterior:
-        """Return the posterior of the best score, to the tolerance that is asked for."""
-        variances, first, quick_tolerance = self.grid
-        quick = max(self.tol, quick_tolerance)
-        start = self._at(GaussianNoise(variances[first]), quick, None)
-        best = self._along(variances[:first][::-1], quick, start)
-        if best is start or not best.converged:
-            best = self._along(variances[first + 1 :], quick, best)
-        if quick == self.tol:
-            return best
-        last = self._at(best.channel, self.tol, best)
-        if last.converged or not best.converged:
-            return last
-        return best
-
-    def _along(self, variances: tuple[float, ...], tol: float, best: Posterior) -> Posterior:
-        """Return the best along some variances, on while scores get better or none converged."""
-        for variance in variances:
-            found = self._at(GaussianNoise(variance), tol, best)
-            if found.rank > best.rank:
-                best = found
-            elif best.converged:
-                break
-        return best
-
-    def _at(self, channel: Channel, tol: float, near: Posterior | None) -> Posterior:
-        """Run message passing at a noise, from the end of another run."""
-        posterior = self.run(channel, tol, near)
-        self.tried.append(posterior)
-        uninterrupted(posterior.end)
-        return posterior
-
-
 def principal(design: Design) -> tuple[Array, Array]:
-    """Eigenvalues (m,) from large to small, and the directions (d, m) in which features vary."""
+    """Eigenvalues s²/d (m,) of AᵀA/d from large to small, and its eigenvectors (d, m).
+
+    Directions in which the features do not vary are left out.
+    """
+    # gram() is AᵀA/d (d, d), or AAᵀ/d (n, n) where n < d, whose eigenvectors Aᵀ takes to those of
+    # AᵀA/d, times the root of the eigenvalue.
     squares, vectors = np.linalg.eigh(design.gram())
     kept = squares > SMALLEST_EIGENVALUE * max(float(squares[-1]), 1e-300)
     squares, vectors = squares[kept][::-1], vectors[:, kept][:, ::-1]
@@ -158,10 +101,10 @@ class Correlated:
     @classmethod
     def fit(cls, design: Design, y: Labels, noise: Channel | None, model: AMPClassifier) -> _Fit:
         """Fit to samples with labels y (n,), at a noise, or choose it if it is None."""
-        way = cls(principal(design)[1], model.fit_intercept)
-        F = way.features(design)
-        m = way.directions.shape[1]
-        prior = np.append(np.ones(m), [10.0] * way.bias)
+        features = cls(principal(design)[1], model.fit_intercept)
+        F = features.projections(design)
+        m = features.directions.shape[1]
+        prior = np.append(np.ones(m), [VARIANCE_OF_BIAS] * features.bias)
 
         def run(channel: Channel, tol: float, near: Posterior | None) -> Posterior:
             """Run message passing at one noise, from the end of a run at another if given."""
@@ -177,18 +120,18 @@ class Correlated:
             )
 
         best = best_posterior(run, noise, model.tol, GRID_OF_CORRELATED)
-        weights = way.directions @ best.mean[:m] / math.sqrt(design.dimension)
-        offset = best.mean[m] if way.bias else np.zeros(model.classes_.size)
-        return way, weights, offset, best
+        weights = features.directions @ best.mean[:m] / math.sqrt(design.dimension)
+        offset = best.mean[m] if features.bias else np.zeros(model.classes_.size)
+        return features, weights, offset, best
 
-    def features(self, design: Design) -> Array:
+    def projections(self, design: Design) -> Array:
         """F (n, m), with a column of ones behind it if there is a bias."""
         F = design.fields(np.ascontiguousarray(self.directions.T)).T
         return np.hstack([F, np.ones((len(F), 1))]) if self.bias else np.ascontiguousarray(F)
 
     def field_variance(self, design: Design, covariance: Any) -> Array:
         """Return the variance f C fᵀ (n,) of each sample's field, f being its row of F."""
-        F = self.features(design)
+        F = self.projections(design)
         return np.asarray(np.einsum("ij,ij->i", F @ covariance, F))
 
 
@@ -196,7 +139,13 @@ class Correlated:
 class Independent:
     """A variance of each weight, or one of all, of features that are shrunk along loud directions.
 
-    directions (d, c), the factors (c,) by which, and whether the features have a column of `ones`.
+    Attributes
+    ----------
+    directions, factors : array (d, c), (c,)
+        The loud directions, with singular values above the edge, and by what factors edge/s they
+        are shrunk.
+    ones : bool
+        Whether the last feature is a column of ones, for the bias.
     """
 
     directions: Array
@@ -210,26 +159,27 @@ class Independent:
         n, d = design.shape
         edge = FLUCTUATIONS_OF_EDGE * (math.sqrt(n) + math.sqrt(d))
         squares, directions = principal(design)
-        loud = squares > edge**2 / d
+        loud = squares > edge**2 / d  # `squares` are s²/d
         return cls(directions[:, loud], edge / np.sqrt(squares[loud] * d), ones)
 
     @classmethod
     def fit(cls, design: Design, y: Labels, noise: Channel | None, model: AMPClassifier) -> _Fit:
         """Fit to samples with labels y (n,), at a noise, or choose it if it is None."""
-        way = cls.of(design, model.fit_intercept)
-        inside = way.design(design)
+        features = cls.of(design, model.fit_intercept)
+        inside = features.design(design)
+        # Every run begins anew, at the classifier's own tolerance: that of this grid is 0.
         best = best_posterior(
             lambda channel, *_: left_out(inside, y, channel, model),
             noise,
             model.tol,
             GRID_OF_INDEPENDENT,
         )
-        weights = way.apply(best.mean.T).T / math.sqrt(design.dimension)
+        weights = features.apply(best.mean.T).T / math.sqrt(design.dimension)
         offset = np.zeros(model.classes_.size)
         if model.fit_intercept:
             offset = weights[-1] + best_intercept(best, y)
             weights = weights[:-1]
-        return way, weights, offset, best
+        return features, weights, offset, best
 
     def apply(self, A: Array) -> Array:
         """Shrunk features (n, d); weights (k, d) of these as weights of the features themselves."""
@@ -245,7 +195,12 @@ class Independent:
 
 
 def left_out(design: Design, y: Labels, channel: Channel, model: AMPClassifier) -> Posterior:
-    """Algorithm 1 at this noise, with the cavity fields of the samples."""
+    """Return the posterior by Algorithm 1 at this noise, with the cavity fields of the samples.
+
+    `amp` returns weights (d, k), their variance, a number or (d, k, k), and scores f (n, k). With
+    the matrices too, one variance for each sample stands for that of its field: the mean over the
+    directions of class differences.
+    """
     result = amp(
         design,
         y,
@@ -272,7 +227,9 @@ def left_out(design: Design, y: Labels, channel: Channel, model: AMPClassifier) 
 def independent_variance(design: Design, variance: Any) -> Array:
     """Posterior variance (n,) of the fields of a design's samples, the mean over directions.
 
-    With one variance for all classes, the likeliest has the largest field.
+    `variance` of the weights is a number, (d,), (d, k), or covariances (d, k, k), whose rank is
+    k − 1: they have no part that is common to all classes. The mean is taken so that one variance
+    serves all classes: the likeliest then is the one of the largest field.
     """
     C = np.asarray(variance, dtype=float)
     if C.ndim == 3:
@@ -283,20 +240,28 @@ def independent_variance(design: Design, variance: Any) -> Array:
 
 
 def best_intercept(found: Posterior, y: Labels) -> Array:
-    """b (k,) that maximises the leave-one-out likelihood of the fields ω + b, with b ~ N(0, 1)."""
+    """b (k,) that maximises the leave-one-out likelihood of the fields ω + b, with b ~ N(0, 1).
+
+    Where that has no finite maximum to the search, b is 0.
+    """
     k = found.cavity.shape[1]
 
     def objective(b: Array) -> tuple[float, Array]:
         """Return minus the penalised log-likelihood at b (k,), and its gradient (k,)."""
         at = found.channel.posterior(found.cavity + b, y, found.variance, CHANNEL_NODES)
-        return 0.5 * float(b @ b) - float(at.log_z.sum()), b - at.score.sum(0)
+        penalty = 0.5 * float(b @ b) / VARIANCE_OF_CORRECTION
+        gradient = b / VARIANCE_OF_CORRECTION - at.score.sum(0)
+        return penalty - float(at.log_z.sum()), gradient
 
     answer = scipy.optimize.minimize(objective, np.zeros(k), jac=True, method="BFGS")
     return np.asarray(answer.x) if np.isfinite(answer.x).all() else np.zeros(k)
 
 
 class _Shrunk(BlockwiseDesign):
-    """The rows of `base` under the map, which is its own transpose."""
+    """The rows of `base` under the map S of `Independent.apply`, which is symmetric.
+
+    Products with AS are then those of `base` with mapped weights: ASUᵀ = A(US)ᵀ and FAS = (FA)S.
+    """
 
     def __init__(self, base: Design, shrink: Callable[[Array], Array]) -> None:
         super().__init__(base, shrink, base.dimension)
@@ -308,7 +273,7 @@ class _Shrunk(BlockwiseDesign):
 
     def through(self, U: AnyArray, inner: Any) -> tuple[AnyArray, list[Any]]:
         """Return FA/√d (..., d) with F = inner(AUᵀ/√d), A mapped, and what else `inner` gave."""
-        self.count(U.dtype)
+        self.count(U.dtype)  # a read of X in this precision; `fields` and `back` count theirs
         back, rest = self.base.through(self._map(U).astype(U.dtype, copy=False), inner)
         return self._map(back).astype(U.dtype, copy=False), rest
 
@@ -377,7 +342,8 @@ class AMPClassifier(linear.LinearClassifier):
         Posterior variance of the weights per class direction: the covariance (m, m) in principal
         directions (the bias last) if 'correlated', else that of `polyceptron.amp`.
     log_loss_ : tuple of float
-        Leave-one-out log-loss of the fit and its standard error.
+        Leave-one-out log-loss of the fit and its standard error, in which left-out samples count as
+        independent and the choice of noise and scaling is left out.
     converged_ : bool
         Whether message passing converged.
     n_iter_ : int
@@ -480,7 +446,7 @@ class AMPClassifier(linear.LinearClassifier):
     def _take(self, chosen: _ScaledFit, n_features: int) -> None:
         """Keep what predictions need of a fit, and warn if it is not what was asked for."""
         self._scaling = chosen.scaling
-        self._way = chosen.model
+        self._feature_model = chosen.model
         weights = np.zeros((n_features, self.classes_.size))
         weights[chosen.scaling.varying] = chosen.weights
         self._store(weights, chosen.offset, chosen.scaling)
@@ -527,6 +493,7 @@ class AMPClassifier(linear.LinearClassifier):
     def _predictive(self, X: Any) -> tuple[Array, Array]:
         """Mean (n, k) and variance (n,) of the fields of new samples."""
         X = self._features(X)
-        design = self._scaling.design(X, constant=1.0 if self._way.ones else None, varying=True)
-        variance = self._way.field_variance(design, self.variance_)
+        ones = 1.0 if self._feature_model.ones else None
+        design = self._scaling.design(X, constant=ones, varying=True)
+        variance = self._feature_model.field_variance(design, self.variance_)
         return linear.fields_at(X, *self._class_weights), np.maximum(variance, 1e-300)

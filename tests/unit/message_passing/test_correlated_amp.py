@@ -81,7 +81,7 @@ def test_principal_directions_span_the_features():
     for X in (correlated(200, 20, 2, 3)[0], correlated(15, 40, 2, 3)[0]):
         design = open_design(X)
         squares, directions = principal(design)
-        F = Correlated(directions, bias=False).features(design)
+        F = Correlated(directions, bias=False).projections(design)
         np.testing.assert_allclose(F @ F.T, X @ X.T / X.shape[1], atol=1e-9)
         np.testing.assert_allclose(F.T @ F, np.diag(squares), atol=1e-8)
 
