@@ -466,8 +466,8 @@ MUTATIONS = [
     Mutation(
         "separability: the teacher's share left out of the norm",
         "theory/separability.py",
-        "law = ScalarOrder(t, 1 + t * t, 1.0)",
-        "law = ScalarOrder(t, 1.0, 1.0)",
+        "order = ScalarOrder(tau=t, q=1 + t * t, V=1.0)",
+        "order = ScalarOrder(tau=t, q=1.0, V=1.0)",
         "tests/references/test_noise_references.py::test_separability_of_two_classes",
     ),
     Mutation(

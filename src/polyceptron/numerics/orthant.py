@@ -1,23 +1,27 @@
 """The argmax channel seen through a Gaussian: orthant probabilities, scores and curvatures.
 
 With fields z ~ N(ω, diag v), class l wins with probability Z_l(ω, v), an orthant probability in
-k − 1 dimensions (eq. auxiliary_defs of the paper, with the argmax channel). With δ_h = ω_l − ω_h,
-s_h² = v_l + v_h and ρ = corr(z_l − z_h, z_l − z_j) it is Φ(δ/s) for k = 2 and a bivariate orthant
-for k = 3 (`bivariate.py`). Any other k is one Gauss–Hermite integral per sample,
+k − 1 dimensions: Z*_out of eq. auxiliary_defs of the paper with the argmax channel of eq. model and
+a diagonal V; the score ∂_ω ln Z is its f*_out. The gaps are δ_h = ω_l − ω_h, h ≠ l the competitors.
+With s_h² = v_l + v_h and ρ = corr(z_l − z_h, z_l − z_j), Z is Φ(δ/s) for k = 2 and a bivariate
+orthant for k = 3 (`bivariate.py`). Any other k is one Gauss–Hermite integral per sample,
 
-    Z_l(ω, v) = ∫Dt ∏_{h≠l} Φ(x_h),    x_h = (√v_l t + ω_l − ω_h)/√v_h
+    Z_l(ω, v) = ∫ dt φ(t) ∏_{h≠l} Φ(x_h),    x_h = a_h + c_h t,   a_h = δ_h/√v_h,   c_h = √(v_l/v_h)
 
 whose integrand is log-concave in t. It is narrow to the left of its mode t₀, where the Φ fall, and
-wide to the right. The substitution t = t₀ + w(e^{2au} − 1)/2a, with w from the second derivative of
-its logarithm and a from the third, makes it Gaussian in u to third order, and the rule converges
-geometrically, in the bulk and arbitrarily deep in the tail. Everything is done on ln Z, so that
-scores and curvatures stay finite however improbable the label; they are averages under the same
-weights:
+wide to the right. The substitution (κ: `skew`, w: `width`)
+
+    t = t₀ + w(e^{2κu} − 1)/2κ = t₀ + w(u + κu² + …)
+
+with w from the second derivative of its logarithm f and κ = w³∂³f/6 from the third makes it
+Gaussian in u to third order, and the rule converges geometrically, in the bulk and arbitrarily deep
+in the tail. Everything is done on ln Z, so that scores and curvatures stay finite however
+improbable the label; they are averages under the same weights:
 
     ∂_h ln Z = −⟨A_h⟩,  ∂_l ln Z = ⟨Σ_h A_h⟩,   A_h = r(x_h)/√v_h,   r = φ/Φ.
 
-Averages over Gaussian fields never magnify a small Z: `winning_chance` is quicker, and accurate
-absolutely.
+Averages over Gaussian fields weight a sample by Z, so that the relative accuracy of a small Z does
+not matter there: `winning_chance` and `win_probabilities` are quicker, and accurate absolutely.
 """
 
 import math
@@ -38,9 +42,9 @@ Labels = NDArray[np.int64]
 CHUNK_NUMBERS = 110_000  # numbers in each large array of a chunk: a megabyte
 CHUNK_ROWS_CLOSED_FORM = 16_384  # for k ≤ 3, where a dozen arrays have this length
 MAX_NEWTON_STEPS = 20  # to the mode of an integrand: half a width is close enough
-# The substitution begins at t₀ − w/2a: with this a, six widths left of the mode.
+# The substitution begins at t₀ − w/2κ: with this κ, six widths left of the mode.
 LARGEST_SKEW = 0.085
-SMALLEST_SKEW = 1e-6
+SMALLEST_SKEW = 1e-6  # in place of 0, by which the substitution divides
 
 
 class Orthant(NamedTuple):
@@ -123,7 +127,9 @@ def _orthants(fields: Array, label: Labels, variance: Array, order: int) -> Orth
         return integrate(fields, label, np.sqrt(variance), order).orthant(label)
     unit = np.sqrt(variance)[..., None]
     found = integrate(fields / unit, label, None, order).orthant(label)
-    # No more than the Gaussian's own curvature, where rounding would have it so.
+    # At v = 1, −∂² ln Z = I − Cov(z | l wins). Who wins does not depend on the mean of z over
+    # classes, which keeps its variance: Cov ≥ 11ᵀ/k, and the diagonal is 1 − 1/k at most, but for
+    # rounding.
     diagonal = np.minimum(found.diagonal, 1 - 1 / k) / unit**2
     return Orthant(found.log_z, found.score / unit, diagonal)
 
@@ -136,7 +142,8 @@ def closed_argmax(omega: Array, label: Labels, variance: Array) -> Orthant:
     """Return the orthants of ω (n, k) with k = 2 or 3; `variance` is (), (n,) or (n, k)."""
     n, k = omega.shape
     own = np.arange(0, n * k, k) + label  # places in arrays (n, k) laid out flat
-    others = own + (OTHERS[k] - np.arange(k)[:, None]).T.take(label, axis=1)
+    offsets = OTHERS[k] - np.arange(k)[:, None]  # (k, k−1): from a label's place to the others
+    others = own + offsets.T.take(label, axis=1)  # (k−1, n)
     rho: float | Array = 0.5
     if variance.ndim == 2:
         v = variance.take(own)
@@ -168,7 +175,20 @@ def closed_argmax(omega: Array, label: Labels, variance: Array) -> Orthant:
 
 
 class Quadrature(NamedTuple):
-    """ln Z (n,), weights p (n, t), A and −∂A/∂δ (n, t, k−1), other classes (n, k−1)."""
+    """What the nodes of an integral contribute: n samples, t nodes each.
+
+    Attributes
+    ----------
+    log_z : array (n,)
+    p : array (n, t)
+        Weights of the averages ⟨·⟩, of sum 1.
+    A : array (n, t, k−1)
+        A_h of each competitor.
+    slope : array (n, t, k−1)
+        −∂A_h/∂δ_h.
+    competitors : array of int (n, k−1)
+        The classes h, in order.
+    """
 
     log_z: Array
     p: Array
@@ -211,30 +231,30 @@ def hermite_rule(order: int) -> tuple[Array, Array]:
 
 def other_classes(label: Labels, n_classes: int) -> Labels:
     """Return the classes other than each label (n,), in order, shape (n, k − 1)."""
-    order = np.arange(n_classes - 1)
-    return np.asarray(order + (order >= label[:, None]))
+    place = np.arange(n_classes - 1)
+    return np.asarray(place + (place >= label[:, None]))
 
 
-def integrate(omega: Array, label: Labels, s: Array | None, order: int) -> Quadrature:
+def integrate(omega: Array, label: Labels, sd: Array | None, order: int) -> Quadrature:
     """Return what each node contributes at ω (n, k) and deviations √v (n, k), None for 1."""
     winner = label[:, None]
     competitors = other_classes(label, omega.shape[-1])
-    a = np.take_along_axis(omega, winner, -1) - np.take_along_axis(omega, competitors, -1)
-    if s is None:
-        return _quadrature(a, None, competitors, order)
-    s_h = np.take_along_axis(s, competitors, -1)
-    ratio = np.take_along_axis(s, winner, -1) / s_h
-    found = _quadrature(a / s_h, ratio, competitors, order)
-    inverse = 1 / s_h[:, None, :]
+    gaps = np.take_along_axis(omega, winner, -1) - np.take_along_axis(omega, competitors, -1)
+    if sd is None:
+        return _quadrature(gaps, None, competitors, order)
+    sd_h = np.take_along_axis(sd, competitors, -1)
+    c = np.take_along_axis(sd, winner, -1) / sd_h
+    found = _quadrature(gaps / sd_h, c, competitors, order)
+    inverse = 1 / sd_h[:, None, :]
     return found._replace(A=found.A * inverse, slope=found.slope * inverse**2)
 
 
-def _quadrature(a: Array, ratio: Array | None, competitors: Labels, order: int) -> Quadrature:
-    """The quadrature in units of √v_h: a (n, k−1) are the gaps, `ratio` √(v_l/v_h), None for 1."""
-    T, log_weight, log_scale = _nodes(a, ratio, order)
+def _quadrature(a: Array, c: Array | None, competitors: Labels, order: int) -> Quadrature:
+    """The quadrature in units of √v_h, at a_h and c_h (n, k−1), None for c = 1."""
+    T, log_weight, log_scale = _nodes(a, c, order)
     x = T[:, :, None]
-    if ratio is not None:
-        x = x * ratio[:, None, :]
+    if c is not None:
+        x = x * c[:, None, :]
     x = a[:, None, :] + x
     log_cdf, r = log_cdf_and_mills(x)
     log_f = log_cdf.sum(-1)
@@ -244,36 +264,45 @@ def _quadrature(a: Array, ratio: Array | None, competitors: Labels, order: int) 
     return Quadrature(np.minimum(log_total + log_scale, 0.0), p, r, slope, competitors)
 
 
-def _nodes(a: Array, ratio: Array | None, order: int) -> tuple[Array, Array, Array]:
-    """Return nodes T (n, t), log-weights without φ(T) (n, t), and a common log-factor (n,)."""
-    c = np.ones_like(a)
-    if ratio is not None:
-        c = ratio
+def _nodes(a: Array, c: Array | None, order: int) -> tuple[Array, Array, Array]:
+    """Return nodes T (n, t), log-weights without φ(T) (n, t), and a common log-factor (n,).
+
+    The sum of exp(log-weight − T²/2) f(T), times the factor, is ∫ dt φ(t) f(t).
+    """
+    if c is None:
+        c = np.ones_like(a)
     mode, width, skew = _mode(a, c)
     skew = np.clip(skew, SMALLEST_SKEW, LARGEST_SKEW)[:, None]
     u, log_weight = hermite_rule(order)
-    stretch = 2 * skew * (u + 2 * skew)  # the Jacobian moves the mode in u by 2a
+    stretch = 2 * skew * (u + 2 * skew)  # the Jacobian moves the mode in u by 2κ
     T = mode[:, None] + (width[:, None] / (2 * skew)) * np.expm1(stretch)
-    return T, stretch + (0.5 * u**2 + log_weight), np.log(width)
+    # The rule is for ∫ du φ(u): divided by φ(u), whose √2π cancels that of φ(T).
+    log_flat_weight = 0.5 * u**2 + log_weight
+    return T, stretch + log_flat_weight, np.log(width)  # ln dT/du = stretch + ln w
 
 
 def _mode(a: Array, c: Array) -> tuple[Array, Array, Array]:
-    """Return mode, width and skew, (n,) each, of −t²/2 + Σ_h ln Φ(a_h + c_h t), to half a width."""
+    """Return mode, width and skew, (n,) each, of f = −t²/2 + Σ_h ln Φ(a_h + c_h t).
+
+    Newton's method goes on until all steps are below half a width. f′ falls and is convex, so that
+    from the second step on it comes from the left; the largest number of steps is a guard alone.
+    Rows with NaN keep no other row waiting.
+    """
     c2 = c * c
-    t = np.maximum(0.0, (-a * c / (1 + c2)).max(-1, initial=0.0))
-    width = t
-    skew = t
+    # The mode if one class alone competed, and Φ(x) fell as e^{−x²/2}: the largest, or 0.
+    t = (-a * c / (1 + c2)).max(-1, initial=0.0)
     for _ in range(MAX_NEWTON_STEPS):
         x = a + c * t[:, None]
         r = mills_ratio(x)
-        m = mills_slope(x, r)
-        stiffness = 1 + (c2 * m).sum(-1)
+        m = mills_slope(x, r)  # −r′
+        stiffness = 1 + (c2 * m).sum(-1)  # −f″
         width = 1 / np.sqrt(stiffness)
         step = ((c * r).sum(-1) - t) / stiffness
         t = t + step
-        if (np.abs(step) < 0.5 * width).all():
-            skew = (c2 * c * (m * (x + r) - r * (1 - m))).sum(-1) * width**3 / 6
+        if not (np.abs(step) >= 0.5 * width).any():
             break
+    m_slope = m * (x + r) - r * (1 - m)  # −m′
+    skew = (c2 * c * m_slope).sum(-1) * width**3 / 6  # ∂³f = −Σ c³ m′
     return t, width, skew
 
 
@@ -290,7 +319,7 @@ def winning_chance(gaps: Array, s: float, order: int = 14) -> Winning:
     Parameters
     ----------
     gaps : array (k−1, n)
-        The smallest first where k = 3.
+        The smallest first where k = 3 (far out the other one is not looked at).
     s : float
         The standard deviation √v of every field.
     order : int
@@ -311,7 +340,7 @@ def _winning_of_two(gaps: Array, s: float) -> Winning:
 
 
 SQRT3 = math.sqrt(3)
-FAR_EDGE = 6.7  # beyond it Φ differs from 0 or 1 by less than 1e-11
+FAR_EDGE = 6.7  # beyond it Φ differs from 0 or 1 by less than 1.05e-11
 # Z(a, b; ½) − Φ(a)Φ(b) is the integral of ∂Z/∂ρ = φ₂ over ρ = sin θ from 0 to ½: eight Gauss nodes
 # give it to 4e-16.
 ARC_SINE = np.sin(legendre_rule(8)[0] * (math.pi / 6))
@@ -320,7 +349,7 @@ ARC_WEIGHT = legendre_rule(8)[1] / 12
 
 
 def _winning_of_three(gaps: Array, s: float) -> Winning:
-    """Z(a, b; ½) and its slopes; far from the corner, b ≫ 1, only a matters."""
+    """Z(a, b; ½) and its slopes at a ≤ b; where b ≫ 1 or a ≪ −1, Z = Φ(a) as only a matters."""
     scale = 1 / (math.sqrt(2) * s)
     a, b = gaps * scale
     z = ndtr(a)

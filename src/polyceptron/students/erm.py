@@ -1,4 +1,18 @@
-"""Empirical risk minimisation: its theory is the fixed point, its simulation is the minimiser."""
+"""Empirical risk minimisation: its theory is the fixed point, its simulation is the minimiser.
+
+`ErmStudent` is the student of a specification `ERM`: a loss with a ridge λ or another penalty. Its
+rows of theory are the fixed point of the paper's eq. SE with the error of eq. generalization_ERM,
+computed in `theory/erm` with their error bars; (τ, q, V) there has τ = ρ/√(1 − ρ²), ρ = m/√q, in
+place of m. Its rows of simulation are minimisers of eq. optimization_ERM (`fit/erm.py`) on drawn
+samples X (n, d), y (n,), n = αd, with the teacher's weights `truth` (d, k): overlaps and errors of
+the weights (d, k) found. Pruning, intercepts and class weights are not in the paper.
+
+Several specifications with one loss can be fitted to the same samples. There are three ways:
+
+- equal classes without intercepts: ridges share one path of fits,
+- a `Pruned` population, where a part of the samples is kept,
+- all others: unequal classes, intercepts, class weights.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +42,8 @@ from polyceptron.theory.erm.pruned_rows import check_spec_of_pruned, pruned_part
 from polyceptron.theory.erm.rows import erm_parts
 from polyceptron.theory.separability import separable_up_to
 
+FIT_TOLERANCE = 1e-8  # distance of simulated weights to the minimiser, relative
+
 
 @dataclass(frozen=True)
 class ErmStudent(Student):
@@ -56,7 +72,11 @@ class ErmStudent(Student):
         tol: float | None = None,
         searched: float = math.inf,
     ) -> Iterator[list[Row]]:
-        """Yield the rows part by part; those of a `Pruned` population have their own theory."""
+        """Yield the rows part by part; those of a `Pruned` population have their own theory.
+
+        A best ridge is searched for in the first `searched` parts and interpolated in the others.
+        There is one branch, whatever `branch` says.
+        """
         if isinstance(teacher, Pruned):
             yield from pruned_parts(teacher, self.spec, parts, tol, searched)
         else:
@@ -65,7 +85,10 @@ class ErmStudent(Student):
     def order_parameters(
         self, teacher: AnyTeacher, alpha: float, tol: float | None = None
     ) -> StudentOrder:
-        """Return (τ, q, V) at α, of the samples that are kept where some are not."""
+        """Return (τ, q, V) at α, of the samples that are kept where some are not.
+
+        A hard margin fixes the direction of the weights alone: they have no scale, and q = V = 1.
+        """
         if isinstance(teacher, Pruned):
             alpha = teacher.keep * alpha
             if teacher.probe_counts and alpha > 0:
@@ -98,8 +121,11 @@ class ErmStudent(Student):
     ) -> list[Row]:
         """Fit every specification to one drawn data set; return a row for each."""
         specs: list[Any] = [self.spec, *also]
+        if len({spec.loss.name for spec in specs}) > 1:
+            raise InvalidInput("specifications that share their data must have the same loss")
         if isinstance(teacher, Pruned):
             return _rows_of_pruned(teacher, specs, alpha, dimension, seed, **settings)
+        # Class weights of a loss make equal classes unequal for it.
         if all(spec.sees_equal_classes(teacher) and not spec.intercept for spec in specs):
             return _rows_of_equal_classes(teacher, specs, alpha, dimension, seed, **settings)
         return _rows_of_unequal_classes(teacher, specs, alpha, dimension, seed, **settings)
@@ -113,7 +139,7 @@ def _rows_of_equal_classes(
     seed: int,
     *,
     solver: str = "auto",
-    tol: float = 1e-8,
+    tol: float = FIT_TOLERANCE,
     test_samples: int | None = None,
 ) -> list[Row]:
     """Fit every specification to the same samples; those with a ridge share one path of fits.
@@ -130,7 +156,7 @@ def _rows_of_equal_classes(
     rows = []
     for spec in specs:
         if spec.penalty is None:
-            fit = next(path)
+            fit = next(path)  # in the order of `ridges`, which is that of the specifications
         else:
             fit = fit_erm(X, y, loss, penalty=spec.penalty, **settings)
         uninterrupted(fit)
@@ -148,19 +174,20 @@ def _rows_of_pruned(
     seed: int,
     *,
     solver: str = "auto",
-    tol: float = 1e-8,
+    tol: float = FIT_TOLERANCE,
     test_samples: int | None = None,
 ) -> list[Row]:
     """Fit every specification to the samples that are kept of round(αd); errors are of fresh ones.
 
     A ridge 'optimal' is the theory's best for the selection.
     """
+    for spec in specs:
+        check_spec_of_pruned(spec)
     n = n_samples(alpha, dimension)
     teacher = population.teacher
     X, y, truth = population.sample(n, dimension, seed)
     rows = []
     for spec in specs:
-        check_spec_of_pruned(spec)
         kept_alpha = population.keep * alpha
         settings: dict[str, Any] = {"n_classes": teacher.n_classes, "tol": tol}
         if spec.penalty is None:
@@ -186,13 +213,13 @@ def _rows_of_unequal_classes(
     seed: int,
     *,
     solver: str = "auto",
-    tol: float = 1e-8,
+    tol: float = FIT_TOLERANCE,
     test_samples: int | None = None,
 ) -> list[Row]:
     """Fit every specification to the same samples, with its intercept and class weights.
 
     Class weights are those of the population, as in the theory. The scores follow from the law of
-    the fields of the weights.
+    the fields of the weights, exactly, so that `test_samples` are not drawn.
     """
     if any(isinstance(spec.ridge, str) for spec in specs):
         raise InvalidInput("fits of classes that are not alike take a ridge as a number")
@@ -204,16 +231,16 @@ def _rows_of_unequal_classes(
         class_weight = None
         if spec.class_weight is not None:
             class_weight = dict(enumerate(spec.loss_weights(teacher.class_shares).tolist()))
-        fit = fit_erm(
-            X,
-            y,
-            loss,
-            float(spec.ridge),
-            intercept=spec.intercept,
-            class_weight=class_weight,
-            n_classes=teacher.n_classes,
-            tol=tol,
-        )
+        settings: dict[str, Any] = {
+            "intercept": spec.intercept,
+            "class_weight": class_weight,
+            "n_classes": teacher.n_classes,
+            "tol": tol,
+        }
+        if spec.penalty is None:
+            fit = fit_erm(X, y, loss, float(spec.ridge), solver=solver, **settings)
+        else:
+            fit = fit_erm(X, y, loss, penalty=spec.penalty, **settings)
         uninterrupted(fit)
         law = weights_law(teacher, fit.weights, fit.intercepts, truth)
         found = population_scores(law, _probabilities_of(fit, loss, teacher.n_classes)).columns
@@ -260,7 +287,11 @@ def _row(
 
 
 def _probabilities_of(fit: Any, loss: Any, n_classes: int) -> Any:
-    """Return the fit's probabilities as a function of its fields; None for a direction alone."""
+    """Return the fit's probabilities as a function of its fields, None if it has none.
+
+    At λ = 0 the fit of separable data is that of another loss, max-margin: a direction alone. Of
+    other fits one call says whether the loss has probabilities.
+    """
     if fit.loss != loss.name or loss.probabilities(np.zeros((1, n_classes))) is None:
         return None
     return loss.probabilities

@@ -10,6 +10,7 @@ from polyceptron.fit.solvers.support_certificate import least_eigenvalue
 from polyceptron.fit.solvers.support_newton import ScaledElasticNet
 from polyceptron.problem import Teacher
 from polyceptron.problem.losses import CrossEntropy
+from polyceptron.students.erm import ErmStudent
 
 
 def data(k, n, d, seed=0):
@@ -129,3 +130,19 @@ def test_newton_steps_end_an_l1_fit_in_few_reads_of_the_data():
     X, y = data(2, n=300, d=300)
     fit = pc.fit_erm(X, y, penalty="elastic-net:0.2:0", strict=True)
     assert fit.matrix_passes < 200  # proximal steps alone take over 500
+
+
+def test_simulated_rows_of_unequal_classes_are_those_of_their_penalty():
+    population = pc.Mixture((0.7, 0.3), separation=1.0)
+    estimator = pc.ERM("cross-entropy", penalty="elastic-net:0.1:0.5")
+    row = pc.simulate(population, estimator, 2.0, 50, seed=3)
+    X, y, _ = population.sample(100, 50, 3)
+    fit = pc.fit_erm(X, y, "cross-entropy", penalty="elastic-net:0.1:0.5")
+    assert row["penalty"] == "elastic-net:0.1:0.5"
+    assert row["training_loss"] == pytest.approx(fit.training_loss, rel=1e-12)
+
+
+def test_specifications_on_the_same_data_have_the_same_loss():
+    student = ErmStudent(pc.ERM("square", 0.1))
+    with pytest.raises(pc.InvalidInput, match="the same loss"):
+        student.simulate(pc.Teacher(2), 2.0, 30, 0, also=[pc.ERM("cross-entropy", 0.1)])

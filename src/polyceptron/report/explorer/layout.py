@@ -1,8 +1,13 @@
 """The page: settings at the left, figures in the middle, simulations and sharing at the right.
 
-Controls are made from the table of settings, native and with labels, so that a keyboard and a
-screen reader work; the control of the setting NAME is control-NAME. Settings stand in groups that
-fold. On a narrow screen all of them are folded below the first figure.
+Controls are made from the table of settings (`settings.py`, imported as `form`), native and with
+labels, so that a keyboard and a screen reader work. Settings stand in groups that fold. On a narrow
+screen all of them are folded below the first figure.
+
+Elements have ids: the setting NAME has the control control-NAME inside field-NAME, and a slider
+its value in words in NAME-value. `callbacks.py` and assets/explorer.js find them by these ids. A
+setting is idle if it has no effect beside the others: its field is hidden. A `dcc.Store` is a value
+that the browser keeps for the page; a slider of kind 'log' moves log10 of its setting.
 """
 
 from __future__ import annotations
@@ -29,9 +34,15 @@ Properties = dict[str, Any]
 SLIDERS = {
     name: kind for name, kind in form.SETTINGS.items() if isinstance(kind, Number) and kind.slider
 }
+# The choice that a number belongs to, such as noise for strength.
+CHOICES_OF_NUMBERS = {number: choice for choice, number in NUMBERS.items()}
 HEIGHTS = {"learning": "440px", "order": "360px", "landscape": "360px"}
 GIGABYTES = f"{MEMORY_LIMIT / 1e9:.1f} GB"
 STEPS_OF_ALPHA = 400  # of the slider of α: one for each pixel and a half of the figure
+SLIDER_STEPS_PER_UNIT = 100  # of the other sliders, in their own coordinate
+DIGITS_OF_SLIDERS = 6  # of a setting: what 10 to a rounded logarithm has more is rounding
+SLIDER_DELAY_S = 0.15  # without a move, until a slider's value counts
+BOX_DELAY_S = 0.4  # without a key, until the number in a box counts
 MS_BETWEEN_LOOKS = 500  # at work that is under way
 MS_BETWEEN_SIGNS_OF_LIFE = 30_000
 
@@ -41,19 +52,22 @@ def shown_values(settings: form.PageSettings) -> form.Values:
     values = settings.as_dict()
     for name, kind in SLIDERS.items():
         if kind.slider == "log":
-            values[name] = round(math.log10(values[name]), 6)
+            values[name] = round(math.log10(values[name]), DIGITS_OF_SLIDERS)
     return values
 
 
 def settings_of(values: Mapping[str, Any]) -> form.Values:
-    """Return the settings that the controls' values mean: the inverse of `shown_values`."""
+    """Return the settings that the controls' values mean.
+
+    The inverse of `shown_values`, to the digits of sliders.
+    """
     settings = dict(values)
     for name, kind in SLIDERS.items():
         try:
             value = float(settings[name])
             if kind.slider == "log":
                 value = 10**value
-            settings[name] = float(f"{value:.6g}")
+            settings[name] = float(f"{value:.{DIGITS_OF_SLIDERS}g}")
         except (KeyError, TypeError, ValueError, OverflowError):
             pass  # `make_settings` has the error message
     return settings
@@ -65,17 +79,20 @@ def alpha_slider(low: float, high: float) -> dict[str, float]:
 
 
 def element_properties(settings: form.PageSettings) -> dict[str, Properties]:
-    """Return what follows from settings besides the values of controls, by id of an element."""
+    """Return what follows from settings besides the values of controls, by id of an element.
+
+    Such as {"field-strength": {"hidden": True}, "strength-value": {"children": "0.1"}, ...}.
+    """
     idle = settings.idle
-    dress: dict[str, Properties] = {}
+    found: dict[str, Properties] = {}
     for name in form.NAMES:
-        dress[f"field-{name}"] = {"hidden": name in idle}
+        found[f"field-{name}"] = {"hidden": name in idle}
     for name in SLIDERS:
         if name != "alpha":  # its range may follow what is found
-            dress[f"control-{name}"] = _slider_properties(settings, name)
-        dress[f"{name}-value"] = {"children": _slider_words(settings, name)}
+            found[f"control-{name}"] = _slider_properties(settings, name)
+        found[f"{name}-value"] = {"children": _slider_words(settings, name)}
     _, order_title, landscape_title = settings.titles
-    return dress | {
+    return found | {
         "control-shown": {"options": _options(form.SETTINGS["shown"], settings.shown_options)},
         "control-simulation": {"options": _options(form.SETTINGS["simulation"], settings.methods)},
         "method": {"children": f"Method: {settings.words('simulation')}"},
@@ -95,18 +112,18 @@ def _slider_properties(settings: form.PageSettings, name: str) -> Properties:
     kind = SLIDERS[name]
     low = kind.low
     high = kind.high
-    for choice, number in NUMBERS.items():
-        if number == name:
-            n_classes = settings.teacher.n_classes
-            low, high = slider_ends(choice, getattr(settings, choice), n_classes)
+    choice = CHOICES_OF_NUMBERS.get(name)
+    if choice is not None:
+        n_classes = settings.teacher.n_classes
+        low, high = slider_ends(choice, getattr(settings, choice), n_classes)
     if kind.slider == "log":
         low = math.log10(low)
         high = math.log10(high)
-    # Inwards to hundredths; a rounding error is no reason to go a whole step further.
+    # Inwards to whole steps; a rounding error (1e-6 of a step) is no reason to go one further.
     return {
-        "min": math.ceil(100 * low - 1e-6) / 100,
-        "max": math.floor(100 * high + 1e-6) / 100,
-        "step": 0.01,
+        "min": math.ceil(SLIDER_STEPS_PER_UNIT * low - 1e-6) / SLIDER_STEPS_PER_UNIT,
+        "max": math.floor(SLIDER_STEPS_PER_UNIT * high + 1e-6) / SLIDER_STEPS_PER_UNIT,
+        "step": 1 / SLIDER_STEPS_PER_UNIT,
     }
 
 
@@ -114,9 +131,8 @@ def _slider_words(settings: form.PageSettings, name: str) -> str:
     """Return what stands beside a slider: its value in words."""
     if name in form.SHARES:
         return _share_words(settings, form.SHARES.index(name))
-    for choice, number in NUMBERS.items():
-        if number == name:
-            return settings.number_words(choice)
+    if name in CHOICES_OF_NUMBERS:
+        return settings.number_words(CHOICES_OF_NUMBERS[name])
     return f"{getattr(settings, name):.4g}"
 
 
@@ -141,15 +157,17 @@ def page(token: str, key: str | None, *, is_local: bool = True) -> Component:
     Parameters
     ----------
     token : str
-        What this page must show with every request.
+        What this page must show with every request, so that others cannot ask in its name.
     key : str or None
-        What the address must hold, if anything.
+        What the address must hold, so that only those who have it can open a page; None where
+        nobody is asked for it. The visitor knows it as the token of the address.
     is_local : bool
         Whether this machine alone can reach the server.
     """
     maker = _ControlMaker.of(form.PageSettings())
     known = {TOKEN_FIELD["id"]: token, "address-key": key, "simulations-changed": 0}
-    # A null would be news to those who listen: these have no value at first.
+    # These have no value at first: a null would call the callbacks that have them as inputs. The
+    # key may be null, as no callback has it as an input.
     unknown = ("settings", "drawn", "refused", "png-done", "page-tidied")
     return _div(
         "page",
@@ -187,14 +205,14 @@ class _ControlMaker:
     """Makes the control of a setting, with the value and the look that it has at first."""
 
     values: form.Values
-    dress: dict[str, Properties]
+    properties: dict[str, Properties]
 
     @classmethod
     def of(cls, settings: form.PageSettings) -> _ControlMaker:
         """Return the maker of a page that opens with these settings."""
-        dress = element_properties(settings)
-        dress["control-alpha"] = dict(alpha_slider(settings.low, settings.high))
-        return cls(shown_values(settings), dress)
+        properties = element_properties(settings)
+        properties["control-alpha"] = dict(alpha_slider(settings.low, settings.high))
+        return cls(shown_values(settings), properties)
 
     def controls(self, *names: str) -> list[Component]:
         """Return the controls of these settings."""
@@ -203,7 +221,7 @@ class _ControlMaker:
     def control(self, name: str) -> Component:
         """Return radio buttons or check boxes for a choice; a box or a slider for a number."""
         kind = form.SETTINGS[name]
-        place = {"id": f"field-{name}", **self.dress[f"field-{name}"]}
+        place = {"id": f"field-{name}", **self.properties[f"field-{name}"]}
         if isinstance(kind, Choice):
             choices = self._choices(name, kind)
             return html.Fieldset([html.Legend(kind.label), choices], **place)
@@ -216,7 +234,7 @@ class _ControlMaker:
         """Return the radio buttons of a choice without a frame of their own."""
         kind = form.SETTINGS[name]
         assert isinstance(kind, Choice)
-        place = {"id": f"field-{name}", **self.dress[f"field-{name}"]}
+        place = {"id": f"field-{name}", **self.properties[f"field-{name}"]}
         legend = html.Legend(kind.label, className="unseen")
         return html.Fieldset([legend, self._choices(name, kind)], **place)
 
@@ -226,21 +244,21 @@ class _ControlMaker:
         if kind.several:
             make = dcc.Checklist
         properties = {"options": _options(kind, list(kind.words))}
-        properties |= self.dress.get(f"control-{name}", {})
+        properties |= self.properties.get(f"control-{name}", {})
         value = self.values[name]
         return make(id=f"control-{name}", value=value, className="choices", **properties)
 
     def _slider(self, name: str, label: Component) -> list[Component]:
         """Return a slider with its label and its value in words."""
         words = html.Output(
-            id=f"{name}-value", htmlFor=f"control-{name}", **self.dress[f"{name}-value"]
+            id=f"{name}-value", htmlFor=f"control-{name}", **self.properties[f"{name}-value"]
         )
         slider = dcc.Input(
             id=f"control-{name}",
             type="range",
             value=self.values[name],
-            debounce=0.15,
-            **self.dress[f"control-{name}"],
+            debounce=SLIDER_DELAY_S,
+            **self.properties[f"control-{name}"],
         )
         return [_div("range-label", label, words), slider]
 
@@ -259,7 +277,7 @@ class _ControlMaker:
             inputMode=keyboard,
             autoComplete="off",
             value=str(self.values[name]),
-            debounce=0.4,
+            debounce=BOX_DELAY_S,
         )
 
 
@@ -301,9 +319,9 @@ def _first_figure() -> Component:
 def _other_figures(maker: _ControlMaker) -> Component:
     """Return the second and the third figure, each with what it shows."""
     note = html.Div(id="shown-note", className="hint", role="status")
-    barrier = _hint(BARRIER, id="landscape-note", **maker.dress["landscape-note"])
-    order_title = maker.dress["order-title"]["children"]
-    landscape_title = maker.dress["landscape-title"]["children"]
+    barrier = _hint(BARRIER, id="landscape-note", **maker.properties["landscape-note"])
+    order_title = maker.properties["order-title"]["children"]
+    landscape_title = maker.properties["landscape-title"]["children"]
     order = [_graph("order", order_title), *maker.controls("shown"), note]
     landscape = [_graph("landscape", landscape_title), *maker.controls("alpha"), barrier]
     return _div("two", html.Div(order), html.Div(landscape))
@@ -317,10 +335,10 @@ def _settings(maker: _ControlMaker) -> Component:
         _group(
             "Problem",
             *maker.controls("model", "k"),
-            html.Details(shares, id="shares", className="fold", **maker.dress["shares"]),
+            html.Details(shares, id="shares", className="fold", **maker.properties["shares"]),
             *maker.controls("separation", "prior", "density", "noise", "strength"),
             *maker.controls("features", "shape"),
-            html.P(id="spectrum", className="hint", **maker.dress["spectrum"]),
+            html.P(id="spectrum", className="hint", **maker.properties["spectrum"]),
         ),
         _group(
             "Estimators",
@@ -361,7 +379,7 @@ def _simulation_card(maker: _ControlMaker) -> Component:
         html.Details([html.Summary("What a simulation does"), about], className="fold"),
         html.Details(
             [
-                html.Summary(id="method", **maker.dress["method"]),
+                html.Summary(id="method", **maker.properties["method"]),
                 maker.choices("simulation"),
             ],
             className="fold",
@@ -374,7 +392,7 @@ def _simulation_card(maker: _ControlMaker) -> Component:
 
 
 def _slot(number: int) -> Component:
-    """Return the place of a simulation; its buttons are made once, so that no press is lost."""
+    """Return the list item of a simulation; its buttons are made once, so that no press is lost."""
     whose: Properties = {"aria-describedby": f"name-{number}"}
     inside = [
         html.Span(id=f"name-{number}", className="simulation-name"),
@@ -387,7 +405,7 @@ def _slot(number: int) -> Component:
 
 
 def slot_content(kept: work.Simulation | None) -> dict[str, Properties]:
-    """Return what the place of a simulation shows: properties of its parts."""
+    """Return what the list item of a simulation shows: properties of its parts."""
     if kept is None:
         return {"slot": {"hidden": True}}
     n_done = len(kept.rows)
@@ -417,7 +435,7 @@ def _simulation_name(settings: form.PageSettings) -> str:
         parts.append(settings.words("noise"))
     if settings.features != "isotropic":
         parts.append(settings.words("features"))
-    if "penalty" in settings.student.columns:
+    if "penalty" in settings.student.columns:  # the columns of a row that describe it
         parts.append(settings.penalty_name)
     return ", ".join(parts)
 
@@ -434,7 +452,9 @@ def _sharing_card(key: str | None, is_local: bool) -> Component:
     link = dcc.Input(id="link", type="text", readOnly=True, className="link")
     copy_button = html.Button("Copy link", id="copy-link")
     downloads = {"csv": "CSV", "png": "PNG", "python": "Python", "html": "page (HTML)"}
-    buttons = [html.Button(f"Download {words}", id=f"get-{n}") for n, words in downloads.items()]
+    buttons = [
+        html.Button(f"Download {words}", id=f"get-{kind}") for kind, words in downloads.items()
+    ]
     lines = html.Pre(id="python", tabIndex="0", **_spoken("Python lines"))
     about = _hint(
         "The link holds every setting and the simulations, which run again from their seeds. "
@@ -450,7 +470,7 @@ def _sharing_card(key: str | None, is_local: bool) -> Component:
 
 
 def _graph(name: str, title: str) -> Component:
-    """Return a figure with its title."""
+    """Return a figure with its title; of class stale (faded) until it is drawn."""
     # Plotly's own choice of tools has a button that uploads the chart.
     tools = ["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]
     config: Any = {

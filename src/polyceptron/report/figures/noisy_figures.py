@@ -1,4 +1,16 @@
-"""Figures of noisy labels: above the floor, the hard phase, separability, calibration."""
+"""Figures of noisy labels: above the floor, the hard phase, separability, calibration.
+
+Each figure has three parts. A function of the profile (how much to compute) lists the computations:
+`ask` names a function of this module that returns rows, and its arguments; it runs later, once, and
+its rows are stored. A function with `@figure` draws all rows as a picture; its docstring is the
+caption. Rows are dicts of columns (`rows.COLUMNS`); a row of theory has an uncertainty, one of
+drawn data the mean over instances (data sets) with its standard error.
+
+The noise is that of the labels of a teacher with fields z (k,): Gaussian noise of variance Δ on z,
+labels drawn from softmax(βz), or a share η of flipped labels. α_IT and α_algo are the transitions
+of the paper's section on k = 3 (eq. SE_BO, eq. free_entropy), here against the size of a noise.
+α_s, up to where noisy labels can be separated, and calibration are not in the paper.
+"""
 
 import math
 from collections.abc import Sequence
@@ -64,7 +76,7 @@ def noisy_curves(table: pd.DataFrame) -> pic.Panel:
     """
     is_floor = table["branch"] == "floor"
     threshold = float(table.loc[is_floor, "alpha"].iloc[0])
-    lowest = float(table.loc[is_floor, ERROR].iloc[0])
+    lowest = float(table.loc[is_floor, ERROR].iloc[0])  # and α_s above is the floor row's alpha
     across = (0.0, CURVES_NOISY.high + 0.25)
     floor = pic.Trace(across, (lowest, lowest), colour=GREY, dash="dot", in_legend=False)
     panel = curves_panel(table[~is_floor], log_x=False)
@@ -95,14 +107,16 @@ NOISES = {
 def noisy_transition_rows(kind: str, most: int) -> list[Row]:
     """Return the transitions of Rademacher weights against the size of a noise.
 
-    They end where the two meet.
+    `smooth_rows` adds sizes where the lines bend, up to `most`. The lines end where the two meet:
+    beyond there is no transition, and alpha is NaN.
     """
 
     def rows_at(size: float) -> list[Row]:
         """Return both transitions at this size of the noise."""
-        rows = transition_rows(*RADEMACHER, _noise_of_size(kind, size))
-        place = {"noise_kind": kind.rstrip(":"), "noise_size": size}
-        return [row | place | {"alpha": row["alpha"] or math.nan} for row in rows]
+        model, n_classes, prior = RADEMACHER
+        rows = transition_rows(model, n_classes, prior, _noise_of_size(kind, size))
+        noise = {"noise_kind": kind.rstrip(":"), "noise_size": size}
+        return [row | noise | {"alpha": row["alpha"] or math.nan} for row in rows]
 
     return smooth_rows(rows_at, 0.0, NOISES[kind].largest, most, x="noise_size", y="alpha")
 
@@ -153,7 +167,10 @@ class _HardPhase:
         return size, 0.5 * float(between)
 
     def end(self) -> float:
-        """Return the size at which they meet: a cusp, so that gap^(2/3) falls linearly to 0."""
+        """Return the size at which they meet, by the line through the last two sizes.
+
+        At a cusp the gap α_algo − α_IT goes as (end − size)^(3/2), and gap^(2/3) linearly to 0.
+        """
         before, last = (np.subtract(self.algo, self.it) ** (2 / 3))[-2:]
         step = self.size[-1] - self.size[-2]
         return float(self.size[-1] + last * step / (before - last))
@@ -162,7 +179,8 @@ class _HardPhase:
 def _phase_panel(table: pd.DataFrame, kind: str) -> pic.Panel:
     """Return both transitions against the size of one noise."""
     rows = table[table["noise_kind"] == kind.rstrip(":")].sort_values("noise_size")
-    known = rows[rows["alpha"].notna()]
+    has_no_transition = rows["alpha"].isna()  # of both, at sizes beyond the end
+    known = rows[~has_no_transition]
     it, algo = (
         pic.trace_of(
             known[known["branch"] == branch],
@@ -174,7 +192,7 @@ def _phase_panel(table: pd.DataFrame, kind: str) -> pic.Panel:
         )
         for (branch, label), role in zip(TRANSITION_LABELS.items(), ("bayes", "amp"), strict=True)
     )
-    phase = _HardPhase(it.x, it.y, algo.y, closes=len(known) < len(rows))
+    phase = _HardPhase(it.x, it.y, algo.y, closes=bool(has_no_transition.any()))
     traces = [it, algo]
     notes = [pic.Note(*phase.middle(), "hard", anchor="center middle")]
     if phase.closes:
@@ -196,7 +214,7 @@ VARIANCES = (0.05, 3.2)  # ends of the line
 CHECKED_VARIANCES = (0.1, 0.4, 1.6)  # by drawn samples
 MOST_PER_DIMENSION = 20  # samples drawn: α_s of five classes is 11 at the least noise checked
 TOLERANCE_OF_MANY_CLASSES = 1e-2  # of α_s at k > 3
-SHARE_BISECTED = 0.05  # of d: the number of samples is known to this
+SHARE_BISECTED = 0.05  # of d: the last bracket of the number of samples is at most as wide
 
 
 def threshold_rows(n_classes: int, most: int) -> list[Row]:
@@ -246,7 +264,9 @@ def separable_share_rows(
 def _with_bisection(standard_error: float | None, instances: int) -> float | None:
     """Return the standard error of a mean over instances, whose numbers are middles of brackets.
 
-    The middle of a bracket is off by its width over √12, independently for each instance.
+    The middle of a bracket is off by its width over √12 (evenly spread), independently for each
+    instance as long as they scatter by more than a bracket. They all have the same brackets, so
+    that with less scatter they would share one error, and the √instances would be too much.
     """
     if standard_error is None:
         return None
@@ -343,22 +363,21 @@ def measured_rows(ridge: float, dimension: int, instances: int) -> list[Row]:
         run = pd.DataFrame(
             {"confidence": p.max(1), "accuracy": p.argmax(1) == fit.y_fresh, "count": 1.0}
         )
-        least = 1 / 3
-        cell = np.ceil((run["confidence"] - least) / (1 - least) * N_CELLS)
-        runs.append(
-            run.groupby(cell).agg({"confidence": "mean", "accuracy": "mean", "count": "sum"})
-        )
+        least = 1 / 3  # confidence of the most probable of three classes
+        cell_of_sample = np.ceil((run["confidence"] - least) / (1 - least) * N_CELLS)  # from 1
+        means_and_count = {"confidence": "mean", "accuracy": "mean", "count": "sum"}
+        runs.append(run.groupby(cell_of_sample).agg(means_and_count))
     row = figure_row("erm", "cross-entropy", alpha=ALPHA, ridge=ridge, dimension=dimension)
     return [
         row
         | {
             "instances": instances,
-            "accuracy_standard_error": cell["accuracy"].sem(),
-            "confidence": cell["confidence"].mean(),
-            "accuracy": cell["accuracy"].mean(),
+            "accuracy_standard_error": of_cell["accuracy"].sem(),
+            "confidence": of_cell["confidence"].mean(),
+            "accuracy": of_cell["accuracy"].mean(),
         }
-        for _, cell in pd.concat(runs).groupby(level=0)
-        if len(cell) == instances and cell["count"].mean() > LEAST_COUNT
+        for _, of_cell in pd.concat(runs).groupby(level=0)
+        if len(of_cell) == instances and of_cell["count"].mean() > LEAST_COUNT
     ]
 
 
@@ -404,6 +423,8 @@ def calibration_of_softmax(table: pd.DataFrame) -> pic.Picture:
     the error, the test loss and the calibration error at k = 2; they differ.
     """
     is_reliability = table["confidence"].notna()
+    # `curves_panel` draws one line for each combination of the columns that describe a problem;
+    # `target` and, below, `ridge` are not to tell lines apart.
     above = _reliability_panel(table[is_reliability].drop(columns="target"))
     below = _best_ridge_panel(table[~is_reliability])
     return pic.Picture((above, below), height=5.6)
