@@ -308,7 +308,7 @@ class SolutionCurve:
         """
         needed = [q_hat]
         for branch in self.branches()[:-1]:
-            if abs(np.log(alpha / branch.alpha_high)) < FOLD_DISTANCE:
+            if abs(np.log(alpha / branch.alpha_at_high)) < FOLD_DISTANCE:
                 needed.append(float(np.exp(branch.high)))
         return self.weights.panel_end(END_MARGIN * max(needed))
 
@@ -378,8 +378,8 @@ class SolutionCurve:
                 rising=bool(alpha[j] > alpha[i]),
                 low=float(log_q_hat[i]),
                 high=float(log_q_hat[j]),
-                alpha_low=float(alpha[i]),
-                alpha_high=float(alpha[j]),
+                alpha_at_low=float(alpha[i]),
+                alpha_at_high=float(alpha[j]),
                 far=far,
             )
             for i, j in pairwise(cuts)
@@ -442,8 +442,7 @@ def curve_of(
     ----------
     teacher : Teacher or Perceptron
     log2_points : int, optional
-        The points of a replicate are 2 to this power: it matters for k ≥ 4 only. By default it is
-        the first level of the effort.
+        log2 of the points of a replicate, for k ≥ 4 only; by default the effort's first level.
     until : float, optional
         The largest q̂.
 
@@ -452,8 +451,7 @@ def curve_of(
     SolutionCurve
     """
     level = effort(teacher).first
-    is_sampled = level > 0
-    if is_sampled and log2_points:
+    if level > 0 and log2_points:  # integrals are sampled
         level = log2_points
     return SolutionCurve(teacher, level, until)
 
@@ -487,6 +485,9 @@ def solution_curve(teacher: AnyTeacher, n_points: int = 400) -> pd.DataFrame:
     grid = curve.grid(0)
     shown = grid.q_hat[(grid.q_hat > SMALLEST_SHOWN_Q_HAT) & (grid.alpha < LARGEST_SHOWN_ALPHA)]
     points = curve.points(np.geomspace(shown[0], shown[-1], n_points))
+    branches = curve.branches()
+    rising = np.array([branch.rising for branch in branches])
+    on_branch = np.searchsorted([branch.high for branch in branches[:-1]], np.log(points.q_hat))
     columns = {
         "q_hat": points.q_hat,
         "q": points.q,
@@ -494,6 +495,6 @@ def solution_curve(teacher: AnyTeacher, n_points: int = 400) -> pd.DataFrame:
         "alpha": points.alpha,
         "free_entropy": points.free_entropy,
         "generalisation_error": curve.errors(points.v),
-        "stable": np.gradient(points.alpha, np.log(points.q_hat)) > 0,
+        "stable": rising[on_branch],
     }
     return pd.DataFrame(columns)
