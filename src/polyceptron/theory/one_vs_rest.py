@@ -9,9 +9,9 @@ with m, q and V those of the class differences, p the variance of the field comm
 and b the intercept. The generalisation error is that of the correlation ρ, as for every student of
 class differences (eq. generalization_ERM).
 
-`BinaryStudents` computes F(θ), which vanishes at the solution, on random points in R replicates:
-2^(8 + l) in each on *level* l, placed for a θ (`nodes`). Its values (7, R) are F (5 rows), training
-error and training loss of each replicate, its `means` (7,) their averages over replicates.
+`BinaryStudents` computes F(θ), which vanishes at the solution, on random points in R replicates. In
+each are 2^8 to 2^14 by *level* (`Points.log2_points`), placed for a θ (`nodes`). The values (7, R)
+are F (5 rows), training error and training loss of each replicate, `means` (7,) their averages.
 `SolutionsOverRidge` has solutions on the fewest points for any λ, by continuation,
 `_solved_columns` adds points until the tolerance is met, and `one_vs_rest_rows` makes the rows.
 Error bars are made in `_columns_of`: they hold in 99 of 100 cases.
@@ -49,7 +49,7 @@ from polyceptron.theory.one_vs_rest_equations import (
     order_of,
 )
 
-# The finest level of points on which a solution is refined: 2^13 points in each replicate.
+# The finest level of points on which a solution is refined: 2^14 points in each replicate.
 LAST_LEVEL = 5
 LOG_RIDGE_STEP = 1e-3  # of differences in ln λ
 # The continuation in ln λ begins at this value if the ridge is smaller: there the start of
