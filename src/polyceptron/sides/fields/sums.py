@@ -283,7 +283,7 @@ def _sum_over_L(winner: WinnerAtUtility, L: Array, L_weight: Array, counts: Node
 class CompetitorMeans:
     """Sums over nodes of E[g(P) · S · …] over the N competitors, g a function of the label.
 
-    With e the mean of the mode of one competitor's p (`modes.one`), and e_v that of the mode times a
+    With e the mean of a mode of one competitor's p (`modes.one`), and e_v that of the mode times a
     function v of the competitor, the mean over all N of the mode of P times
 
         1,   Σ_h v_h,   Σ_{h≠h'} v_h w_h'    is    e^N,   N e^{N−1} e_v,   N(N−1) e^{N−2} e_v e_w.
