@@ -134,7 +134,7 @@ def test_above_the_fold_the_branch_is_gone(monkeypatch):
     (point,) = at_effort(monkeypatch, SEVEN, 6, [4.3], branch="amp")
     assert point.v == 0
     curve = curve_of(SEVEN, 6)
-    fold = max(b.alpha_high for b in curve.branches())
+    fold = max(b.alpha_at_high for b in curve.branches())
     (close,) = at_effort(monkeypatch, SEVEN, 6, [fold * (1 + 1e-6)], branch="amp")
     assert close.status is Status.UNDECIDED
     assert close.other_error > 0.1
@@ -151,7 +151,7 @@ def test_folds_of_single_replicates_lie_higher():
     R = curve.n_replicates
     each = curve.points(np.repeat(grid.q_hat, R), np.tile(np.arange(1, R + 1), grid.q_hat.size))
     single = each.alpha.reshape(-1, R).max(0).mean()
-    mean = max(b.alpha_high for b in curve.branches())
+    mean = max(b.alpha_at_high for b in curve.branches())
     assert single > mean
     # So does the maximum of the mean of two, less so: the bias falls with the noise.
     pairs = each.alpha.reshape(-1, R // 2, 2).mean(-1).max(0).mean()

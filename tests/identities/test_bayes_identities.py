@@ -258,6 +258,16 @@ def test_solution_curve_contains_the_fold_and_both_branches():
     assert solution_curve(Teacher(3)).stable.all()
 
 
+@pytest.mark.parametrize("n_points", [2, 6, 15])
+def test_a_row_is_as_stable_in_a_table_of_few(n_points):
+    teacher = Perceptron("finite[-1:0.5;0.9:0.25;1.1:0.25]")  # with four branches
+    table = solution_curve(teacher, n_points)
+    curve = curve_of(teacher)
+    higher = curve.points(1.0001 * table.q_hat.to_numpy()).alpha
+    lower = curve.points(0.9999 * table.q_hat.to_numpy()).alpha
+    assert table.stable.tolist() == (higher > lower).tolist()
+
+
 @pytest.mark.parametrize("teacher", [Teacher(2), Teacher(3, "rademacher"), Teacher(4)])
 def test_almost_no_data_teaches_almost_nothing(teacher):
     """q = αI(0) and the error is a guess less a term of order √α, down to the tiniest α."""

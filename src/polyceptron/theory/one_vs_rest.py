@@ -9,13 +9,15 @@ with m, q and V those of the class differences, p the variance of the field comm
 and b the intercept. The generalisation error is that of the correlation ρ, as for every student of
 class differences (eq. generalization_ERM).
 
-`BinaryStudents` computes F(θ), which vanishes at the solution, on random points in R replicates; a
-*level* is a number of points. `SolutionsOverRidge` has solutions on the fewest points for any λ, by
-continuation, `_solved_columns` adds points until the tolerance is met, and `one_vs_rest_rows` makes
-the rows. Error bars are made in `_columns_of`: they hold in 99 of 100 cases.
+`BinaryStudents` computes F(θ), which vanishes at the solution, on random points in R replicates. In
+each are 2^8 to 2^14 by *level* (`Points.log2_points`), placed for a θ (`nodes`). The values (7, R)
+are F (5 rows), training error and training loss of each replicate, `means` (7,) their averages.
+`SolutionsOverRidge` has solutions on the fewest points for any λ, by continuation,
+`_solved_columns` adds points until the tolerance is met, and `one_vs_rest_rows` makes the rows.
+Error bars are made in `_columns_of`: they hold in 99 of 100 cases.
 
-Two classes are the loss of two classes at ridge 2λ, with fields twice as large; so are, nearly,
-more of them, from which the search for their own solution begins.
+For k = 2 the students are opposite, w₂ = −w₁, and equal the student of the loss of two classes at
+ridge 2λ (`_row_of_two_classes`). For k > 2 this is nearly so, and gives θ to start from.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ from polyceptron.theory.one_vs_rest_equations import (
     order_of,
 )
 
-# The finest level of points on which a solution is refined: 2^13 points in each replicate.
+# The finest level of points on which a solution is refined: 2^14 points in each replicate.
 LAST_LEVEL = 5
 LOG_RIDGE_STEP = 1e-3  # of differences in ln λ
 # The continuation in ln λ begins at this value if the ridge is smaller: there the start of
@@ -55,7 +57,9 @@ LOG_RIDGE_STEP = 1e-3  # of differences in ln λ
 FIRST_LOG_RIDGE = -3.0
 FIRST_PATH_STEP = 2.0  # of ln λ
 SHORTEST_PATH_STEP = 0.05  # of ln λ: where a solution so close does not help, none will
-LARGEST_LOG_RIDGE = math.log(1e3)  # no start is sought beyond; of the best ridge, times α > 1
+# No start of a continuation is sought beyond; times max(1, α) the largest ridge that is searched
+# for the best one.
+LARGEST_LOG_RIDGE = math.log(1e3)
 SMALLEST_SEARCHED_RIDGE = 1e-8  # of the best ridge
 
 
@@ -214,7 +218,9 @@ def _columns_at_best_ridge(path: SolutionsOverRidge, tol: float) -> Row:
 
     found = path.best(tol)
     if found.place == Place.INSIDE:
-        found = check_minimum(trial, found.parameter, tol) or found
+        checked = check_minimum(trial, found.parameter, tol)
+        if checked is not None:  # None where no solution was found on more points
+            found = checked
     columns: Row = found.trial.answer or _solved_columns(path, found.parameter, tol)
     if "uncertainty" in columns:
         columns["uncertainty"] += found.left_open
@@ -226,7 +232,10 @@ def _columns_at_best_ridge(path: SolutionsOverRidge, tol: float) -> Row:
 def _row_of_two_classes(teacher: AnyTeacher, estimator: OneVsRest, alpha: float, tol: float) -> Row:
     """Return the row of two classes, whose students are opposite: w₂ = −w₁.
 
-    Their fields are twice those of the loss of two classes at the ridge 2λ, and each has its loss.
+    Each has the loss ℓ(±w·x) and the penalty λ‖w‖²/2. The two-class student has u = w₁ − w₂ with
+    w₁ = −w₂ = u/2, hence the loss ℓ(±u·x) and the penalty λ′‖u‖²/4: it is u = w for λ′ = 2λ. The
+    difference of these students is 2w: m and V are twice, q is four times those of u. The two
+    losses of a sample add up.
     """
     ridge = estimator.ridge
     if not isinstance(ridge, str):
@@ -275,7 +284,8 @@ def _solved_columns(path: SolutionsOverRidge, ridge: float, tol: float) -> Row:
 def _next_level(level: int, ratio: float) -> int:
     """Return the level that will do, where the bar is `ratio` times the tolerance.
 
-    The spread on the fewest points is no guide, and the next level is cheap.
+    The bar on the fewest points holds, but says little about that on more, and the next level is
+    cheap.
     """
     if level == 0:
         return 1
@@ -297,13 +307,13 @@ def _columns_of(students: BinaryStudents, found: SolvedAverages) -> Row:
     thetas = theta[:, None] - newton_steps + newton_steps.mean(axis=1, keepdims=True)
     # Each replicate's training error and loss, there.
     trained = values[5:] + slopes[5:] @ (thetas - theta[:, None])
-    law = order_of(theta)
-    error = float(error_on_labels(channel, law.tau, k))
+    order = order_of(theta)
+    error = float(error_on_labels(channel, order.tau, k))
     training_error, training_loss = values[5:].mean(axis=1).tolist()
     columns: Row = {
-        "m": law.m,
-        "q": law.q,
-        "V": law.V,
+        "m": order.m,
+        "q": order.q,
+        "V": order.V,
         "generalisation_error": error,
         "uncertainty": _spread_around(error, error_on_labels(channel, np.exp(thetas[0]), k)),
         "training_error": training_error,
@@ -311,19 +321,20 @@ def _columns_of(students: BinaryStudents, found: SolvedAverages) -> Row:
         "training_loss": training_loss,
         "training_loss_uncertainty": _spread_around(training_loss, trained[1]),
     }
-    columns["uncertainty"] += error_slope(channel, law.tau, k) * left
+    columns["uncertainty"] += error_slope(channel, order.tau, k) * left
     # Each component of θ may be off by `left`, all in the worst direction.
     columns["training_error_uncertainty"] += float(np.abs(slopes[5]).sum()) * left
     columns["training_loss_uncertainty"] += float(np.abs(slopes[6]).sum()) * left
     if not channel.noiseless:
-        columns["clean_error"] = float(error_at_tau(law.tau, k))
+        columns["clean_error"] = float(error_at_tau(order.tau, k))
     return columns
 
 
 def _spread_around(value: float, replicates: Array) -> float:
     """Return the uncertainty of a value from replicates (R,).
 
-    Their mean differs from the value where it is not linear in what they average; this counts too.
+    Where the value is not linear in θ their mean differs from it, and this counts too. Training
+    columns are moved linearly, so that theirs do not differ.
     """
     estimate = estimate_from_replicates(replicates)
     return float(estimate.uncertainty + abs(estimate.value - value))

@@ -15,6 +15,7 @@ from polyceptron.problem import Perceptron, Teacher
 from polyceptron.questions.drawn_curve import bends, drawn_rows
 from polyceptron.questions.landscape import free_entropy, landscape
 from polyceptron.rows import Status
+from polyceptron.theory.bayes import fixed_points as fixed_points_module
 from polyceptron.theory.bayes.fixed_points import _against, crossings, fixed_points
 from polyceptron.theory.bayes.solution_curve import curve_of
 from polyceptron.theory.bayes.transitions import transitions
@@ -179,3 +180,18 @@ def test_an_open_choice_reaches_to_the_rival_with_the_widest_bar() -> None:
     assert reached.other_error == 0.32
     assert reached.status is Status.UNDECIDED
     assert _against(point, []) is point
+    # Where neither of two candidates is certain, how far they are apart bounds nothing.
+    assert _against(replace(point, uncertainty=math.inf), [at_fold]).uncertainty == math.inf
+
+
+def test_a_curve_is_built_once_for_the_points_and_their_refinement(monkeypatch) -> None:
+    asked = []
+
+    def watched(*settings):
+        asked.append(settings)
+        return curve_of(*settings)
+
+    monkeypatch.setattr(fixed_points_module, "curve_of", watched)
+    fixed_points(Teacher(6, "ternary"), 4.0, 3e-4)
+    curves = {curve_of(*settings) for settings in asked}
+    assert len({(curve.log2_points, curve.until) for curve in curves}) == len(curves) > 1

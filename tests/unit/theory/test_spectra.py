@@ -197,7 +197,7 @@ def test_perfect_recovery_is_one_jump_of_all_eigenvalues():
     curve, found = curve_of(teacher), pc.transitions(teacher)
     branches = curve.branches()
     assert [b.rising for b in branches] == [True, False, True, False]
-    first, last = branches[0].alpha_high, branches[2].alpha_high
+    first, last = branches[0].alpha_at_high, branches[2].alpha_at_high
     assert found.alpha_algo == pytest.approx(last, rel=1e-9)
     assert first < 0.3 * found.alpha_it < found.alpha_algo
     assert curve.grid(0).alpha[-1] < 1e-3  # the curve comes down: no α without v = 0

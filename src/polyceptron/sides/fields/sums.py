@@ -2,13 +2,15 @@
 
 They are the averages of `integrand` by which eq. SE makes m̂ = αM, q̂ = αQ, V̂ = αC, without random
 points. Label 1 stands for all; N = k − 1 classes h compete with it. The student's fields are
-ω ~ N(0, q), and its pull f (f_out of eq. f_out) on a sample of label 1 has the form of an
-`AdditivePull`, with a function p and a number L of the sample,
+ω ~ N(0, q), and its pull f = V⁻¹(prox − ω) on a sample of label 1 has the form of an `AdditivePull`
+(in units of its `scale`, by which the averages are divided), with functions p and d of the student,
+and a number L of the sample:
 
     f_h = −p(ω_h − L),    f_1 = P = Σ_h p(ω_h − L),    ω_1 = L + d(P),    a_h = p′(ω_h − L).
 
-For cross-entropy L is the log-normaliser at the proximal point. So P is all that the label needs to
-know of its competitors. Differentiating ω_1 = L + d(P) at fixed ω_h gives the Jacobian
+For cross-entropy L is the log-normaliser at the proximal point. d(P) is how far from L the label's
+field is if its pull is P: that is all it needs to know of its competitors. Differentiating
+ω_1 = L + d(P) at fixed ω_h gives the Jacobian
 
     dω_1/dL = S/a_1,    a_1 = −1/d′(P),    S = a_1 + Σ_h a_h.
 
@@ -19,8 +21,10 @@ the density of a field, each average is
 
     E g = k ∫dU ∫dL E_competitors[ (φF′/a_1)(P) · S g ]
 
-where φF′ is taken at the label's own field ω_1 = L + d(P). For every g that is averaged S g is a
-polynomial in sums over the competitors (H = F′/F is the slope of ln F(U) in the teacher's field):
+where φF′ is taken at the label's own field ω_1 = L + d(P). With ∇ the gradient of the label's
+chance in the teacher's fields, M is the average of f·∇, Q of ‖f‖², C of −tr ∂f/∂ω and D of ω·f/q,
+each over N. For every g that is averaged S g is a polynomial in sums over the competitors (H = F′/F
+is the slope of ln F(U) in the teacher's field):
 
     NM     g = P Σ H + Σ p H               NQ     g = P² + Σ p²
     NqD    g = (ω_1 − L)P − Σ (ω − L)p     NC   S g = 2 a_1 Σ a + Σ_{h≠h'} a_h a_h'
@@ -113,7 +117,7 @@ class Sums(FieldsRule):
     """
 
     n_levels = len(NODE_COUNTS)
-    loop_level = 1  # relative errors of 1e-4 or less
+    loop_level = 1  # of the averages while the loop of eq. SE is iterated: errors of 1e-4 or less
     root_tolerances = (1e-3,) * n_levels  # on θ: one Newton step follows on each level
     follows = True  # nodes move with the order parameters, by `with_windows`
     # Least relative errors claimed of levels 1 to 5, in ln τ.
@@ -121,8 +125,9 @@ class Sums(FieldsRule):
     loss_floor = 10.0  # of the mean loss in these units: it lives where P is near its upper bound
     left = 0.5  # share of the change between two levels that may be left
     by_parts = 0.5  # share of the relative defect of C = (m/q)M − D that counts as error
-    error_of_cone = 1e-5  # relative error of Q under a hard constraint without a margin
-    usual_tolerance_of_cone = 1e-3  # on 1/Q there, which is α at the edge of separability
+    # For the edge of separability, where a loss restricts weights to a cone (`FieldsRule`).
+    error_of_cone = 1e-5  # relative error of Q there
+    usual_tolerance_of_cone = 1e-3  # on α_s = 1/min Q
 
     @staticmethod
     def serves(student: FieldsStudent, channel: Channel) -> bool:
@@ -134,7 +139,7 @@ class Sums(FieldsRule):
         if n_classes < 4:
             return f"sums over competitors are for four classes or more, not {n_classes}"
         any_V = 1.0  # whether there is a sum, or a law, does not depend on variances
-        any_residual = 1.0
+        any_residual = 1.0  # variance of the teacher's field that the student's does not tell
         if student.additive(any_V) is None:
             return "the student's pull is not a sum over the other classes"
         if channel.utility_law(any_residual) is None:
@@ -142,7 +147,7 @@ class Sums(FieldsRule):
         return None
 
     def placement(self, theta: Array) -> Array:
-        """Return θ (3,) itself: nodes follow the order parameters."""
+        """Return what nodes are placed for: θ (3,) itself, as they follow the order parameters."""
         return theta
 
     def place(
@@ -223,7 +228,7 @@ def _averages(
         D_plus=np.maximum(D, 0.0),
         D_minus=np.maximum(-D, 0.0),
         loss=loss,
-        error=np.full(1, math.nan),  # mistakes are no function of P; margins give them
+        error=np.full(1, math.nan),  # mistakes are no function of P: the law of margins has them
         mass=mass,
     )
 
@@ -234,7 +239,7 @@ def _node_counts(winner: WinnerAtUtility, level: int) -> NodeCounts:
     Guesses have the last level's numbers on the last three levels. Their error there is in no
     change between levels: it is below the floor of these (test_guesses_are_within_their_floor).
     """
-    is_guess = winner.law is None
+    is_guess = winner.law is None  # a label that the channel draws at random, whatever the fields
     if is_guess:
         return NODE_COUNTS[min(level + _LEVELS_AHEAD_OF_A_GUESS, len(NODE_COUNTS) - 1)]
     return NODE_COUNTS[level]
@@ -278,8 +283,8 @@ def _sum_over_L(winner: WinnerAtUtility, L: Array, L_weight: Array, counts: Node
 class CompetitorMeans:
     """Sums over nodes of E[g(P) · S · …] over the N competitors, g a function of the label.
 
-    With e the mean of a mode e^{−i…p} over one competitor (`modes.one`), and e_v that of the mode
-    times a function v of the competitor, the mean over all N of the mode times
+    With e the mean of a mode of one competitor's p (`modes.one`), and e_v that of the mode times a
+    function v of the competitor, the mean over all N of the mode of P times
 
         1,   Σ_h v_h,   Σ_{h≠h'} v_h w_h'    is    e^N,   N e^{N−1} e_v,   N(N−1) e^{N−2} e_v e_w.
 

@@ -2,19 +2,23 @@
 
 They are those of the fields side of eq. SE, with matrices on the r = k − 1 class differences. In a
 group of samples (a class of a mixture, or all samples of a teacher) the student's fields are
-ω ~ N(m, Q), and training moves ω + b to the proximal point u with the pull f = V⁻¹(u − ω − b). The
-averages are
+ω ~ N(m, Q), and with the student's intercept b (r,) training moves ω + b to the proximal point u by
+the pull f = V⁻¹(u − ω − b). The averages are
 
     E f,   E ffᵀ,   −E ∂f/∂ω,   E Σ_y f_y ∂Z_yᵀ,    training loss and error
 
-from which `conjugates_of_means` makes m̂, Q̂, V̂ and M̂ of n = αd samples. Names of the paper: f is
-f_out of eq. f_out (eq. auxiliary_defs prints the proximal point itself), Z_y is Z*_out, the chance
-of label y given ω, and ∂Z_y its gradient in the mean of the teacher's fields. Q is the paper's q.
-Here m is a mean of fields: the paper's overlap m of a teacher is `order.A` times the covariance of
-its fields, and a teacher has one group with mean 0.
+from which `conjugates_of_means` makes m̂, Q̂, V̂ and M̂ of n = αd samples. A teacher has one group
+with mean m = 0. Its own fields are z ~ N(b*, R) with intercepts b*, and
 
-Integrals run over the pairs (u, f), the graph of the proximal map (`proximal_graph.py`), in its
-coordinates t, with ω = u − Vf − b:
+    ω = A(z − b*) + rest,    E the covariance of the rest,    M = Cov(ω, z) = AR
+
+where M is the paper's m, conjugate to M̂. Q is the paper's q, f is f_out of eq. f_out (eq.
+auxiliary_defs prints the proximal point itself), Z_y is Z*_out, the chance of label y given ω, and
+∂Z_y its gradient in the mean of z.
+
+Integrals run over the pairs (u, f), the graph of the proximal map (`proximal_graph.py`), with
+ω = u − Vf − b. The graph has a coordinate t_j for each gap between the label and another class:
+the gap itself if the loss is smooth, and gap and force in turn if it has a kink:
 
     E h = ∫ h φ(ω; m, Q) |J| dt,    J = ∂ω/∂t = ∂u/∂t − V ∂f/∂t,    −∂f/∂ω = −∂f/∂t J⁻¹
 
@@ -107,7 +111,7 @@ class GroupLaw(NamedTuple):
     mean : array, shape (r,)
         m + b.
     V : array, shape (r, r)
-        The student's susceptibility.
+        The student's susceptibility, symmetric.
     whitening : array, shape (r, r)
         L⁻¹ with L lower triangular and LLᵀ = Var ω: whitened fields have the covariance 1.
     norm : float
@@ -127,7 +131,7 @@ class GroupLaw(NamedTuple):
 def group_law(problem: MatrixProblem, order: MatrixOrder, group: int) -> GroupLaw:
     """Return the law of the fields in a group, from the order parameters.
 
-    `teacher_given_fields` returns Var ω = ARAᵀ + E of a teacher, and the law of z given ω;
+    `teacher_given_fields` returns Var ω = ARAᵀ + E for a teacher, and the law of z given ω;
     `lower_root` is the Cholesky factor.
     """
     r = order.m.shape[1]
@@ -186,8 +190,8 @@ def graph_values(
     channel = problem.population.label_channel
     if channel is None or law.teacher_slope is None or law.teacher_remaining is None:
         return GraphValues(density, stiffness, None)
-    offset = problem.population.offsets @ problem.basis
-    teacher_mean = omega_from_mean @ law.teacher_slope.T + offset
+    teacher_intercepts = problem.population.offsets @ problem.basis  # b* (r,)
+    teacher_mean = omega_from_mean @ law.teacher_slope.T + teacher_intercepts
     kind = "slopes" if with_slopes else "plain"
     chances = label_chances(channel, teacher_mean, law.teacher_remaining, label, kind)
     only = 0  # label_chances has an axis of labels, here of the one asked for
@@ -260,7 +264,10 @@ class GraphFields:
 
     def __init__(self, problem: MatrixProblem, order: MatrixOrder, level: int) -> None:
         if problem.sampled:
-            raise ValueError("boxes are for two or three classes whose gaps no kink ties")
+            raise ValueError(
+                "boxes are for two classes, and for three if the loss is no hinge, which pulls "
+                "many samples to the same gap: others take random points"
+            )
         self.problem = problem
         self.blocks: list[LabelNodes] = []
         labels_of_group = range(problem.n_classes)
@@ -425,9 +432,10 @@ def _label_edges(problem: MatrixProblem, law: GroupLaw) -> Array:
     if len(law.V) > 1 or not slope.any():
         return none
     width = channel.width(float(remaining[0, 0]))
-    teacher_fields = width * np.linspace(-EDGE_WIDTHS, EDGE_WIDTHS, 5)[:, None]
-    offset = problem.population.offsets @ problem.basis
-    return np.asarray(law.mean + (teacher_fields - offset) / slope)
+    n_across = 5  # the edge itself, and two places on each side of it
+    teacher_fields = width * np.linspace(-EDGE_WIDTHS, EDGE_WIDTHS, n_across)[:, None]
+    teacher_intercepts = problem.population.offsets @ problem.basis  # b* (r,)
+    return np.asarray(law.mean + (teacher_fields - teacher_intercepts) / slope)
 
 
 def _placed(
@@ -462,7 +470,11 @@ def _placed(
 def _integrand(
     problem: MatrixProblem, law: GroupLaw, label: int, weight: float
 ) -> Callable[[Array], Array]:
-    """Return t (n, r) → density, and density times f and −∂f/∂ω, shape (1 + r + r², n)."""
+    """Return t (n, r) → density, and density times f and −∂f/∂ω, shape (1 + r + r², n).
+
+    Boxes are smooth for these. The other averages use the same nodes, and the change between levels
+    shows their error.
+    """
 
     def values(t: Array) -> Array:
         """Return the integrand at coordinates t (n, r)."""

@@ -38,14 +38,14 @@ class Branch(NamedTuple):
     rising: bool
     low: float  # ln q̂
     high: float
-    alpha_low: float  # α at the low end
-    alpha_high: float
+    alpha_at_low: float  # α at the end of low q̂
+    alpha_at_high: float  # α at the end of high q̂, not the higher α
     far: int = 0  # the number of the grid on which it was found
 
     def meets(self, alpha: float) -> bool:
         """Say whether α is between those of the two ends."""
-        lowest = min(self.alpha_low, self.alpha_high)
-        highest = max(self.alpha_low, self.alpha_high)
+        lowest = min(self.alpha_at_low, self.alpha_at_high)
+        highest = max(self.alpha_at_low, self.alpha_at_high)
         return lowest < alpha <= highest
 
 

@@ -75,7 +75,10 @@ class FixedPoint(ShortDisplay):
         return PaperMatrices.of_scalars(self.n_classes, self.q, self.q, self.v)
 
 
-def crossings(curve: SolutionCurve, alphas: list[float]) -> list[list[FixedPoint]]:
+Points = list[FixedPoint]
+
+
+def crossings(curve: SolutionCurve, alphas: list[float]) -> list[Points]:
     """Return the fixed points of each α > 0 in the order of overlap.
 
     They are named after the branch of the curve, "stable-1" for the first that rises and
@@ -86,7 +89,7 @@ def crossings(curve: SolutionCurve, alphas: list[float]) -> list[list[FixedPoint
     `curve.how_far(α)` is the number of the first that has all fixed points at α, and
     `curve.branches(number)` are those of a grid.
     """
-    found: list[list[FixedPoint]] = [[] for _ in alphas]
+    found: list[Points] = [[] for _ in alphas]
     grid_of_alpha = [curve.how_far(alpha) for alpha in alphas]
     for grid in sorted(set(grid_of_alpha)):
         wanted = [n for n, needed in enumerate(grid_of_alpha) if needed == grid]
@@ -112,7 +115,7 @@ def _met(
     at = curve.meet([branches[i] for _, i in met], np.array([alphas[n] for n, _ in met]))
     gap = np.full(at.alpha.shape, np.inf)  # of ln α to the closer fold of the branch
     for i, branch in enumerate(branches[:-1]):
-        distance = np.abs(np.log(at.alpha / branch.alpha_high))  # from the fold at its end
+        distance = np.abs(np.log(at.alpha / branch.alpha_at_high))  # from the fold at its end
         beside = (branch_numbers == i) | (branch_numbers == i + 1)
         gap[beside] = np.minimum(gap[beside], distance[beside])
     points = _read(curve, at, curve.error_uncertainty(at, gap))
@@ -144,7 +147,8 @@ def _ghosts(
     for branch, ghost, u in zip(ends_in_fold, ghosts, uncertainty, strict=True):
         if branch.rising:
             for n in wanted:
-                if 0 < np.log(alphas[n] / branch.alpha_high) <= u:
+                # One bar will do: unlike `BARS_OF_A_FOLD` this is not about hundreds of nodes.
+                if 0 < np.log(alphas[n] / branch.alpha_at_high) <= u:
                     yield n, replace(ghost, alpha=alphas[n])
 
 
@@ -241,7 +245,11 @@ def nothing_learned(n_classes: int) -> list[FixedPoint]:
 
 @dataclass
 class Request:
-    """One α until its tolerance is met: which curve it needs next, and its answer."""
+    """One α until its tolerance is met: which curve it needs next, and its answer.
+
+    First the whole curve of the first level; while the tolerance is missed a finer one, cut at
+    `until`; should that still rise to α at its end, the whole one of its level, and so on.
+    """
 
     teacher: AnyTeacher
     alpha: float
@@ -273,7 +281,7 @@ class Request:
         if not self.coarse:
             self.coarse = met
         last = curve.branches()[-1]
-        if self.until < math.inf and last.rising and last.alpha_high < self.alpha:
+        if self.until < math.inf and last.rising and last.alpha_at_high < self.alpha:
             self.until = math.inf  # the cut curve rises towards α, which it meets behind its end
             return
         beyond = [p for p in self.coarse if p.q_hat > self.until]
@@ -286,9 +294,7 @@ class Request:
 
     def _largest_uncertainty(self, points: list[FixedPoint]) -> float:
         """Return the largest uncertainty of an error that the tolerance is about."""
-        judged = [self.branch]
-        if self.branch == "all":
-            judged = ["optimal", "amp"]
+        judged = ("optimal", "amp") if self.branch == "all" else (self.branch,)
         return max((p.uncertainty for p in points if kind_of(p.branch) in judged), default=0.0)
 
     def _with_status(self, point: FixedPoint) -> FixedPoint:
@@ -307,11 +313,17 @@ class Request:
         if self.tol < worst < math.inf and not undecided:
             levels = math.log2(worst / self.tol) / RATE_IN_POINTS
         self.level = min(self.level + max(FEWEST_LEVELS, math.ceil(levels)), self.last_level)
+        # Unstable points only if asked for; "all", "optimal" and "amp" are judged by stable ones.
         kinds = (self.branch, "stable", "ghost")
         seen = [p.q_hat for p in self.coarse if kind_of(p.branch) in kinds]
-        first = curve_of(self.teacher, effort(self.teacher).first)
+        first = _first_curve(self.teacher)
         # Behind the last of these points, and folds close enough to α to move past it.
         self.until = first.enough(self.alpha, max(seen, default=math.inf))
+
+
+def _first_curve(teacher: AnyTeacher) -> SolutionCurve:
+    """Return the whole curve of the first level, the one that `_answer_next` met first."""
+    return curve_of(teacher, effort(teacher).first, math.inf)
 
 
 def _answer_next(waiting: list[Request]) -> None:
@@ -347,12 +359,7 @@ def _branches(curve: SolutionCurve, alpha: float, met: list[FixedPoint]) -> list
     return named
 
 
-def _named(
-    curve: SolutionCurve,
-    stable: list[FixedPoint],
-    unstable: list[FixedPoint],
-    ghosts: list[FixedPoint],
-) -> list[FixedPoint]:
+def _named(curve: SolutionCurve, stable: Points, unstable: Points, ghosts: Points) -> Points:
     """Return the points under the names of `BRANCHES`, in the order of `_branches`."""
     best = max(stable, key=lambda p: p.free_entropy)
     first = stable[0]
@@ -384,8 +391,11 @@ def _doubtful(point: FixedPoint, first_q_hat: float) -> FixedPoint:
 
 
 def _last_barrier(curve: SolutionCurve) -> str:
-    """Return the name of the last falling branch, seen on the first curve if this one was cut."""
-    whole = curve if curve.until == math.inf else curve_of(curve.teacher)
+    """Return the name of the last falling branch, seen on the first curve if this one was cut.
+
+    Should a finer curve have another number of folds, the barrier is called unstable-i.
+    """
+    whole = curve if curve.until == math.inf else _first_curve(curve.teacher)
     falling = [name for name in _names(whole.branches()) if kind_of(name) == "unstable"]
     return falling[-1] if falling else ""
 
@@ -407,9 +417,7 @@ def _perfect_learning(curve: SolutionCurve, alpha: float) -> FixedPoint:
     )
 
 
-def _rivals(
-    best: FixedPoint, stable: list[FixedPoint], ghosts: list[FixedPoint]
-) -> list[FixedPoint]:
+def _rivals(best: FixedPoint, stable: Points, ghosts: Points) -> Points:
     """Return the stable points whose free entropy may be larger than that of the best."""
     close = [
         c
@@ -423,13 +431,8 @@ def _rivals(
     return close
 
 
-def _neighbours(
-    first: FixedPoint, stable: list[FixedPoint], ghosts: list[FixedPoint]
-) -> list[FixedPoint]:
-    """Return where message passing may end instead of `first`.
-
-    A fold may be too close to α to say on which side α is.
-    """
+def _neighbours(first: FixedPoint, stable: Points, ghosts: Points) -> Points:
+    """Return where message passing may end instead of `first`: α may be beyond a close fold."""
     found = [ghost for ghost in ghosts if ghost.q_hat < first.q_hat]
     if math.isinf(first.uncertainty):
         found += stable[1:2]
@@ -437,11 +440,7 @@ def _neighbours(
 
 
 def _out_of_order(
-    curve: SolutionCurve,
-    stable: list[FixedPoint],
-    unstable: list[FixedPoint],
-    ghosts: list[FixedPoint],
-    may_be_incomplete: bool,
+    curve: SolutionCurve, stable: Points, unstable: Points, ghosts: Points, may_be_incomplete: bool
 ) -> bool:
     """Say whether stable and unstable fixed points do not alternate, or the curve has a problem.
 
@@ -474,7 +473,7 @@ def _against(point: FixedPoint, rivals: list[FixedPoint]) -> FixedPoint:
     def reach(rival: FixedPoint) -> float:
         """Return how far the error of a rival may be from that of the point."""
         bars = [p.uncertainty for p in (point, rival) if math.isfinite(p.uncertainty)]
-        return distance(rival) + max(bars, default=0.0)
+        return distance(rival) + max(bars, default=math.inf)  # neither may exist
 
     return replace(
         point,

@@ -33,7 +33,6 @@ Two properties are checked on every curve, and `problem` states in words which o
 
 Where rows are sampled and some are very close, following the curve until they are told apart would
 take too long. `overlooked_below` then bounds the α at which there may be further states.
-
 Where the integrals are sampled (k ≥ 4) the curve is that of the mean over replicates, which tell
 how far it can be trusted: `alpha_uncertainty`, `error_uncertainty` and `entropy_uncertainty`.
 """
@@ -63,13 +62,14 @@ from polyceptron.theory.bayes.channel_table import channel_table
 if TYPE_CHECKING:
     import pandas as pd
 
-# Relative error of v and I by the quadrature, besides that of the interpolants (`PriorSide.error`,
-# `channel_table`): of deterministic rules, and of the part of sampled ones that is not sampled.
-RULE_ERROR = 1e-12
+# Relative error of I by its quadrature, besides that of the interpolant (`channel_table`): where
+# nothing is sampled, and where v is. All of v but its sampling is in `PriorSide.error`.
+RULE_ERROR = 1e-12  # of the sum Φ as well
 SAMPLED_RULE_ERROR = 1e-7
 FOLD_DISTANCE = 0.1  # in ln α: folds that are closer to an α are kept on a finer curve
 END_MARGIN = 1.15  # factor of q̂ by which a finer curve goes farther than it must
-BARS_OF_A_FOLD = 3.0  # that α must turn by: one holds in 99 of 100 cases, of hundreds of nodes
+# Bars that α turns by at a fold: one holds in 99 of 100 cases, and a curve has hundreds of nodes.
+BARS_OF_A_FOLD = 3.0
 CLEAR_OF_THE_END = 0.5  # of α at the end of a grid, from where it rises: met well inside
 SLOPE_STEP = 1e-4  # relative, of q̂: the differences for slopes along the curve
 TINY = 1e-300  # stands for v = 0, where the signal-to-noise ratio is infinite, and for α = 0
@@ -88,7 +88,12 @@ class SolutionCurve:
     """The curve of one teacher at one sampling effort, with all its folds; build with `curve_of`.
 
     It is computed on grids of q̂ with numbers `far`: grid 0 serves all α but very small or very
-    large ones, and every other has the nodes of the one before, and more q̂ behind them.
+    large ones, and every other has the nodes of the one before, and more q̂ behind them. A grid is
+    made of *stages*, arrays of rising q̂ (`PriorSide.stages`). Unless the prior is Gaussian, v is
+    interpolated on *panels*, intervals of q̂.
+
+        perfect learning    grid 0 has all folds and most of the last fall, grid 1 all of it
+        else                grid 0 ends where every row has told nearly all, others panels later
 
     Attributes
     ----------
@@ -144,13 +149,14 @@ class SolutionCurve:
         return error_from_angle(angle(v), self.teacher.n_classes)
 
     def perfect_entropy(self, alpha: float | AnyArray) -> float | AnyArray:
-        """Return Φ = −H + αΨ₀ at perfect learning, v = 0, of the shape of α."""
+        """Return Φ = −H + αΨ_out(0) at v = 0, of the shape of α, with H the entropy of a row."""
         return -self.weights.known_entropy + alpha * self.channel.known_entropy
 
     def rule_errors(self, q_hat: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """Return the relative errors (n,) of v and of I at q̂ (n,) from rules and proxies.
+        """Return the relative errors (n,) of v and of I from quadrature and interpolation.
 
-        Those of sampling come on top.
+        Those of sampling come on top. `accuracy` is the absolute error of the chances of labels
+        that a channel gives (0 but for a table): it counts as one of ln I, and of ε.
         """
         v_error = self.weights.error(q_hat)
         i_error = self.channel.error + self.teacher.channel.accuracy
@@ -232,12 +238,7 @@ class SolutionCurve:
         return CurvePoints(*(part.reshape(n, R) for part in of_replicates))
 
     def _grid(self, far: int) -> CurvePoints:
-        """Compute the curve on a grid of q̂ that spans it and contains every fold.
-
-        Grid 0 contains all folds of a curve with perfect learning, and goes on to where α has
-        fallen far. For any other curve it goes to where every row has told nearly all. Grids 1, 2,
-        … add the ends of the curve, which are needed for very small or very large α only.
-        """
+        """Compute the curve on a grid of q̂ that spans it and contains every fold."""
         if far == 0:
             return self._with_folds(self._near_places())
         if self.perfect:
@@ -251,7 +252,7 @@ class SolutionCurve:
         """Return the q̂ of grid 0, stage after stage until no fold can follow."""
         parts: list[AnyArray] = []
         highest = 0.0
-        # Rows of several strengths (a spectrum) are told apart one after the other.
+        # Features of several variances (not `flat`) tell rows apart one after the other.
         may_end_early = self.perfect and self.weights.flat
         stages = list(self.weights.stages(0))
         for q_hat in steps(stages) if may_end_early else stages:
@@ -275,7 +276,7 @@ class SolutionCurve:
         p = self.teacher.prior.support[1]
         log_ratio = float(np.log(p.max() / p.min()))
         if self.teacher.common_shift:
-            log_ratio *= self.teacher.n_classes  # a row has k weights, of a perceptron one
+            log_ratio *= self.teacher.n_classes  # a row of a Teacher has k weights, else one
         return (STEEPNESS_WITHOUT_FOLDS + log_ratio / 4) / self.weights.slowest_fall
 
     def _places_of_the_last_fall(self) -> AnyArray:
@@ -293,7 +294,7 @@ class SolutionCurve:
             return 0
         if self.perfect:
             return 0 if alpha > self.grid(0).alpha[-1] else 1
-        last = len(self.weights.rows.ends)  # grids 1 to `last` end where panels of v do
+        last = len(self.weights.rows.ends)  # of the grids; `ends` are those of the last panels
         for far in range(last):
             if alpha < CLEAR_OF_THE_END * self.grid(far).alpha[-1]:
                 return far
@@ -307,7 +308,7 @@ class SolutionCurve:
         """
         needed = [q_hat]
         for branch in self.branches()[:-1]:
-            if abs(np.log(alpha / branch.alpha_high)) < FOLD_DISTANCE:
+            if abs(np.log(alpha / branch.alpha_at_high)) < FOLD_DISTANCE:
                 needed.append(float(np.exp(branch.high)))
         return self.weights.panel_end(END_MARGIN * max(needed))
 
@@ -377,8 +378,8 @@ class SolutionCurve:
                 rising=bool(alpha[j] > alpha[i]),
                 low=float(log_q_hat[i]),
                 high=float(log_q_hat[j]),
-                alpha_low=float(alpha[i]),
-                alpha_high=float(alpha[j]),
+                alpha_at_low=float(alpha[i]),
+                alpha_at_high=float(alpha[j]),
                 far=far,
             )
             for i, j in pairwise(cuts)
@@ -427,7 +428,7 @@ class SolutionCurve:
         unknown = H + self._psi(end)
         explained = 0.5 * self.teacher.reduced_rank * end.v / self.weights.slowest_fall
         allowed = ENTROPY_ROUNDING * H + self.entropy_uncertainty(end)
-        # v falls at half the rate of its limit or more, by the choice of the last q̂.
+        # There v falls at 1 − (L/4t)² of its limiting rate: half or more for |L| < 38.
         return bool((unknown > 2 * explained + allowed)[0])
 
 
@@ -441,8 +442,7 @@ def curve_of(
     ----------
     teacher : Teacher or Perceptron
     log2_points : int, optional
-        The points of a replicate are 2 to this power: it matters for k ≥ 4 only. By default it is
-        the first level of the effort.
+        log2 of the points of a replicate, for k ≥ 4 only; by default the effort's first level.
     until : float, optional
         The largest q̂.
 
@@ -451,8 +451,7 @@ def curve_of(
     SolutionCurve
     """
     level = effort(teacher).first
-    is_sampled = level > 0
-    if is_sampled and log2_points:
+    if level > 0 and log2_points:  # integrals are sampled
         level = log2_points
     return SolutionCurve(teacher, level, until)
 
@@ -486,6 +485,9 @@ def solution_curve(teacher: AnyTeacher, n_points: int = 400) -> pd.DataFrame:
     grid = curve.grid(0)
     shown = grid.q_hat[(grid.q_hat > SMALLEST_SHOWN_Q_HAT) & (grid.alpha < LARGEST_SHOWN_ALPHA)]
     points = curve.points(np.geomspace(shown[0], shown[-1], n_points))
+    branches = curve.branches()
+    rising = np.array([branch.rising for branch in branches])
+    on_branch = np.searchsorted([branch.high for branch in branches[:-1]], np.log(points.q_hat))
     columns = {
         "q_hat": points.q_hat,
         "q": points.q,
@@ -493,6 +495,6 @@ def solution_curve(teacher: AnyTeacher, n_points: int = 400) -> pd.DataFrame:
         "alpha": points.alpha,
         "free_entropy": points.free_entropy,
         "generalisation_error": curve.errors(points.v),
-        "stable": np.gradient(points.alpha, np.log(points.q_hat)) > 0,
+        "stable": rising[on_branch],
     }
     return pd.DataFrame(columns)

@@ -184,7 +184,7 @@ def _jumps_of(curve: SolutionCurve, tol: float) -> Jumps:
     if not ends_in_fold:
         status = Status.INCONSISTENT if curve.problem else Status.OK
         return Jumps((), (), status)
-    highest = max(branch.alpha_high for branch in ends_in_fold)
+    highest = max(branch.alpha_at_high for branch in ends_in_fold)
     branches = curve.branches(curve.how_far(highest))  # those on which the highest state is too
     rising = [branch for branch in branches if branch.rising]
     optimal = tuple(_takeovers(curve, rising))
@@ -207,8 +207,8 @@ def _record_humps(curve: SolutionCurve, ends_in_fold: list[Branch]) -> Iterator[
     """Yield the humps above all earlier ones, where message passing leaves its branch."""
     highest = 0.0
     for branch in ends_in_fold:
-        if branch.alpha_high > highest:
-            highest = branch.alpha_high
+        if branch.alpha_at_high > highest:
+            highest = branch.alpha_at_high
             fold = curve.points(np.exp([branch.high]))
             relative = float(curve.alpha_uncertainty(fold)[0])
             yield JumpPoint(highest, relative * highest)
@@ -279,14 +279,14 @@ class Duel(NamedTuple):
         high = self.branch.high
         if self.rival is None:
             return low, high
-        if self.branch.alpha_high <= self.rival.alpha_low:
+        if self.branch.alpha_at_high <= self.rival.alpha_at_low:
             return None  # the branch ends before the rival begins
-        if self.branch.alpha_low >= self.rival.alpha_high:
+        if self.branch.alpha_at_low >= self.rival.alpha_at_high:
             return None
-        if self.branch.alpha_low < self.rival.alpha_low:
-            low = self._place(self.rival.alpha_low)
-        if self.rival.alpha_high < self.branch.alpha_high:
-            high = self._place(self.rival.alpha_high)
+        if self.branch.alpha_at_low < self.rival.alpha_at_low:
+            low = self._place(self.rival.alpha_at_low)
+        if self.rival.alpha_at_high < self.branch.alpha_at_high:
+            high = self._place(self.rival.alpha_at_high)
         return low, high
 
     def lead(self, log_q_hat: float) -> float:

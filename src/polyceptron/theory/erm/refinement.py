@@ -3,8 +3,8 @@
 The unknowns are θ = (ln τ, ln q, ln V), shape (3,): eq. SE of the paper with equal classes, where
 m, q and V are numbers, ρ = m/√q and τ = ρ/√(1 − ρ²). `Equations` writes it as F(θ) = 0. F is made
 of averages over the fields of one sample (`Averages`), and a rule computes these on levels 0, 1, …:
-each has more nodes of quadrature, or more random points. The generalisation error ε on labels as
-they are drawn (eq. generalization_ERM) depends on τ alone. `system.law(θ)` holds (τ, q, V).
+each has more nodes of quadrature, or more random points. The generalisation error ε on labels with
+the channel's noise (eq. generalization_ERM) depends on τ alone. `system.law(θ)` holds (τ, q, V).
 
 `refine` solves F = 0 again, level by level, until the bar of ε is within the tolerance:
 
@@ -12,10 +12,11 @@ they are drawn (eq. generalization_ERM) depends on τ alone. `system.law(θ)` ho
 - `SmoothRefinement`: deterministic nodes. With s = |dε/d ln τ|, and Δε the change from the level
   before, but at least s·|Δ ln τ| with Δ ln τ from `_change_of_ln_tau`, the bar of ε is
 
-      share · max(Δε, Δε before/10) + s · floor + accuracy of the channel's chances + rounding.
+      share · max(Δε, Δε before/10) + s · floor + accuracy of the channel + rounding.
 
   `share` is the part of a change that later levels may still bring (`_share_left`), `floor` the
-  error of ln τ that the rule sees without another level (`_floor`).
+  error of ln τ that the rule sees without another level (`_floor`), `channel.accuracy` the error
+  of the chances of labels that the channel computes (0 but for a table).
 - `_random_levels`: random points in n independent replicates. With δ_r the Newton step that
   replicate r alone would take, the bar of θ is t·std(δ_r)/√n (t Student's quantile), a bias of
   second order and what the search left; that of ε is s times the one of ln τ, plus the same two
@@ -165,8 +166,9 @@ class SmoothRefinement:
         """Begin at the coarse root."""
         theta = root.theta + root.step()
         refinement = cls(system, root, theta, _error(system, theta))
-        # Without a penalty a change is known on the first level, too: that of F from the level
-        # before it. Next to α_s, the largest α = n/d of separable data, levels agree late.
+        # A change is known on the first level, too: what that of F from the level before does to θ.
+        # It is used where weights diverge at some α, without a penalty and with noise: next to this
+        # α_s, the largest α = n/d of separable data, levels agree late, and one change is no guide.
         if system.problem.weights_diverge_somewhere and root.level > 0:
             changes = refinement._changes_by_equation(root.level)
             refinement.error_change = _slope(system, theta) * float(np.abs(changes[0]).sum())
@@ -222,6 +224,7 @@ class SmoothRefinement:
         It is (J⁻¹)_ij ΔF_j with J = ∂F/∂θ. The sign is left: only absolute values are used.
         """
         before, _ = self.system.at(level - 1, self.root.theta)  # the averages there
+        # `root.residual` (3,) is a mean, `residual` (3, n) that of n replicates, or of one.
         change = self.root.residual - self.system.residual(self.root.theta, before).mean(1)
         return np.asarray(np.linalg.inv(self.root.jacobian) * change)
 
@@ -253,7 +256,7 @@ class SmoothRefinement:
         slowly; so do sums over competitors (`nodes_follow_order`) for a hard constraint.
         """
         problem = self.system.problem
-        is_first_change = not self.error_change
+        is_first_change = not self.error_change  # 0: `start` knew none, or the last one was none
         if problem.nodes_follow_order and is_first_change:
             return error_model.LEFT_OF_FIRST_CHANGE
         if not problem.loss.coordinates.resolved:
@@ -263,7 +266,11 @@ class SmoothRefinement:
         return problem.fields.rule.left
 
     def _bar_of_loss(self, averages: Averages, theta_change: float, floor: float) -> float:
-        """Return the error bar of the training loss: its own change, and what θ and the rule do."""
+        """Return the error bar of the training loss: its own change, and what θ and the rule do.
+
+        On the first level the coarse root has no loss to compare with: the change of θ and the
+        floor count alone.
+        """
         loss = float(averages.loss[0])
         change = 0.0
         if self.averages is not None:
