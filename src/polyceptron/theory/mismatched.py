@@ -8,14 +8,13 @@ sums over the labels l,
     m̂ = (α/r) E Σ ∇Z⁰_l·f_l,    q̂ = (α/r) E Σ Z⁰_l‖f_l‖²,    V̂ = −(α/r) E Σ Z⁰_l tr ∂f_l
     V = 1/(1/s² + V̂),    m = m̂V,    q = (m̂² + q̂)V²
 
-are the replica-symmetric equations of a posterior that is not Bayes-optimal (eq. update_eq_NBO).
-Where the assumptions are right they become those of the Nishimori line, m = q = 1 − V (eq.
-nishimori). They are those of empirical risk minimisation (eq. SE) with a ridge 1/s² and f in place
-of the pull of a loss, so that the same equations, root finding and refinement solve them
-(`theory/erm`), for the unknowns θ = (ln τ, ln q, ln V), shape (3,), with τ = ρ/√(1 − ρ²) and
-ρ = m/√q. Features of variance a_i along which the teacher's weights have variance b_i enter by the
-products p_i = a_i b_i (`Spectrum.power`), as in Bayes-optimal learning: the student knows them, and
-assumes weights N(0, s²b_i).
+are those of a posterior that is not Bayes-optimal (behind eq. update_eq_NBO, which is at the
+Bayes-optimal pair). With right assumptions m = q = 1 − V (eq. nishimori). They are those of
+empirical risk minimisation (eq. SE) with a ridge 1/s² and f in place of the pull of a loss, so that
+the same equations, root finding and refinement solve them (`theory/erm`), for the unknowns θ = (ln
+τ, ln q, ln V), shape (3,), with τ = ρ/√(1 − ρ²) and ρ = m/√q. Features of variance a_i along which
+the teacher's weights have variance b_i enter by the products p_i = a_i b_i (`Spectrum.power`), as
+in Bayes-optimal learning: the student knows them, and assumes weights N(0, s²b_i).
 
     generalisation error    that of the posterior mean, of correlation m/√q (eq. generalization_ERM)
     Gibbs error             that of a draw from the posterior, of correlation m/√(q + V)
@@ -82,7 +81,8 @@ class AssumedScore(PosteriorScore):
     Its loss is −ln Z^a, the predictive log-loss on a fresh sample.
     """
 
-    resolved: ClassVar[bool] = True  # break points follow every width: levels converge fast
+    # Both are for the error bars of `theory/erm/refinement.py`. Break points follow all widths.
+    resolved: ClassVar[bool] = True
     scale_free: ClassVar[bool] = False  # not a hard margin
 
     def at_gaps(self, gaps: Array, V: float) -> Pull:
@@ -107,7 +107,7 @@ class AssumedScore(PosteriorScore):
             score = share[:, None] * score
         # The gap of ω + V f to the best rival, which has the smallest gap: `Pull` asks for it.
         margin = gaps[0] + V * (score[:, 0] - score[:, 1])
-        return Pull(score[:, 1:].T, curvature, -log_z, margin)
+        return Pull(others=score[:, 1:].T, trace=curvature, value=-log_z, margin=margin)
 
     def line_breaks(self, breaks: Array, V: float) -> Array:
         """Return break points (b',) of the gap that also follow the assumed channel's width.
@@ -119,7 +119,7 @@ class AssumedScore(PosteriorScore):
         return blend_breaks([breaks, own], float(breaks[0]), float(breaks[-1]))
 
     def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
-        """Return the break points (rows, b') of g₂ − g₁ ≥ 0, the same for each row."""
+        """Return the break points (rows, b') of the gap g₂ − g₁ ≥ 0 at each node `row` of g₁."""
         own = math.sqrt(2) * self.channel.width(V) * CORNER_BREAKS
         columns = blend_breaks([breaks, own], float(breaks[0]), float(breaks[-1]))
         return np.broadcast_to(columns, (len(row), len(columns)))
@@ -227,7 +227,7 @@ def mismatched_point(
     check_teacher(teacher)
     alpha = check_alpha(alpha)
     tol = check_tolerance(tol, default_tolerance(teacher.n_classes))
-    spec.assumed_channel(teacher).guess(teacher.n_classes)  # says so when flips leave no rule
+    spec.assumed_channel(teacher).guess(teacher.n_classes)  # raises where flips leave no rule
     if alpha == 0:
         return _nothing_learned(teacher, spec)
     if _labels_are_impossible(teacher, spec, alpha):
@@ -367,7 +367,7 @@ def _two_class_twin(problem: Problem) -> Problem:
     Raise `InvalidInput` where flips leave no rule to learn between two classes (`guess`).
     """
     channel = _score(problem).channel
-    channel.guess(2)
+    channel.guess(2)  # each raises
     problem.channel.guess(2)
     fields = replace(
         problem.fields,
@@ -415,7 +415,7 @@ def _point_of(problem: Problem, refined: Refined, tol: float, stats: Stats) -> M
     The bar of the evidence is that of αΨ: it is stationary in the order parameters.
     """
     k = problem.n_classes
-    rank = k - 1
+    r = k - 1
     theta = refined.theta
     law = _law(theta)
     hats = problem.fields.hats(refined.averages)
@@ -442,8 +442,8 @@ def _point_of(problem: Problem, refined: Refined, tol: float, stats: Stats) -> M
         gibbs_error_uncertainty=gibbs_uncertainty,
         test_loss=test_loss,
         test_loss_uncertainty=refined.loss_uncertainty,
-        evidence=log_evidence(problem, law, hats, -test_loss / rank),
-        evidence_uncertainty=problem.alpha * refined.loss_uncertainty / rank,
+        evidence=log_evidence(problem, law, hats, -test_loss / r),
+        evidence_uncertainty=problem.alpha * refined.loss_uncertainty / r,
         status=status_within(refined.uncertainty, tol),
         stats=stats,
     )
