@@ -68,7 +68,7 @@ def check_figure_files(folder: Path, files: list[Path], overwrite: bool) -> None
 
 
 def _has_mark(path: Path) -> bool:
-    """Whether polyceptron made the file, by what is written in it."""
+    """Return whether the file says that polyceptron made it."""
     mark = MARKS.get(path.suffix)
     if mark is None or not path.is_file():
         return False

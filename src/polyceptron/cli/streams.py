@@ -169,7 +169,7 @@ def _set_up(stream: TextIO | None, descriptor: int, raw: type[io.FileIO]) -> Tex
 
 
 def _is_descriptor(buffer: Any, descriptor: int) -> bool:
-    """Whether a buffer writes to this number of the operating system."""
+    """Return whether a buffer writes to this file descriptor."""
     raw = getattr(buffer, "raw", buffer)  # unbuffered (python -u), there is no buffer between
     return type(raw) is io.FileIO and raw.fileno() == descriptor
 

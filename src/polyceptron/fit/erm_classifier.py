@@ -37,7 +37,7 @@ from polyceptron.data.watching import Watch
 from polyceptron.errors import InvalidInput
 from polyceptron.fit import linear_classifier as linear
 from polyceptron.fit.erm import fit_erm
-from polyceptron.fit.fitted_erm import FitProblem, FittedERM
+from polyceptron.fit.fitted_erm import FittedERM, WeightedProblem
 from polyceptron.fit.held_out import (
     HeldOutLabels,
 )
@@ -272,7 +272,7 @@ class ERMClassifier(FittedERM):
         self._warn_of(fit, problem.data, scaling)
         return self
 
-    def _problem(self, X: Any, y: Any, sample_weight: Any) -> FitProblem:
+    def _problem(self, X: Any, y: Any, sample_weight: Any) -> WeightedProblem:
         """Check the samples and the parameters of the classifier, and set `classes_`."""
         data = self._check_training_data(X, y, sample_weight)
         loss = as_loss(self.loss)
@@ -282,7 +282,7 @@ class ERMClassifier(FittedERM):
             raise InvalidInput(f"ridge must be 'auto' or a number, got {self.ridge!r}")
         counts, factors = self._factors(data)
         shift, share = prior_shift(self.priors, self.classes_.size, data.y, counts, factors, loss)
-        return FitProblem(
+        return WeightedProblem(
             data=data,
             loss=loss,
             moments=open_design(data.X).column_moments(data.weights),
@@ -347,7 +347,7 @@ class ERMClassifier(FittedERM):
 
     def _fit_scaled(
         self,
-        problem: FitProblem,
+        problem: WeightedProblem,
         scaling: Scaling,
         search: RidgeSearch | None,
         start: Array | None,
@@ -416,7 +416,7 @@ class ERMClassifier(FittedERM):
             design = scaling.design(data.X)
         return data_checks.check_samples(design, data.y, self.classes_.size, weights)
 
-    def _choose(self, problem: FitProblem, holding_out: HoldingOut) -> RidgeSearch:
+    def _choose(self, problem: WeightedProblem, holding_out: HoldingOut) -> RidgeSearch:
         """Return the search of the best scaling; set the choices and their scores."""
         splits = holding_out.splits(problem.data, self.classes_.size)
         fallback = holding_out.fallback(problem.data)
@@ -454,7 +454,7 @@ class ERMClassifier(FittedERM):
     def _search(
         self,
         kind: str,
-        problem: FitProblem,
+        problem: WeightedProblem,
         splits: list[Split] | None,
         fallback: list[Split] | None,
         rival: Rival | None,
@@ -488,7 +488,7 @@ class ERMClassifier(FittedERM):
 
     def _held_out_problem(
         self,
-        problem: FitProblem,
+        problem: WeightedProblem,
         scaling: Scaling,
         kind: str,
         scoring: str,
@@ -506,7 +506,7 @@ class ERMClassifier(FittedERM):
             also=also,
         )
 
-    def _keep_held_out(self, problem: FitProblem, chosen: RidgeScore) -> None:
+    def _keep_held_out(self, problem: WeightedProblem, chosen: RidgeScore) -> None:
         """Keep the probabilities of held-out labels at the best ridge, for `predict_set`."""
         probabilities = chosen.also.get(LABEL_PROBABILITY)
         if probabilities is not None:

@@ -58,7 +58,7 @@ def _has_probabilities(classifier: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class FitProblem:
+class WeightedProblem:
     """What is fitted, whatever the scaling and the ridge.
 
     moments : means, deviations and largest values (d,) of the features
@@ -100,7 +100,7 @@ class FittedERM(linear.LinearClassifier):
     _shift: Array
     _held_out: HeldOutLabels
 
-    def _problem(self, X: Any, y: Any, sample_weight: Any) -> FitProblem:
+    def _problem(self, X: Any, y: Any, sample_weight: Any) -> WeightedProblem:
         """Return what is fitted, for checked samples."""
         raise NotImplementedError
 
@@ -110,7 +110,7 @@ class FittedERM(linear.LinearClassifier):
 
     def _held_out_problem(
         self,
-        problem: FitProblem,
+        problem: WeightedProblem,
         scaling: Scaling,
         kind: str,
         scoring: str,
@@ -186,7 +186,7 @@ class FittedERM(linear.LinearClassifier):
         table = feature_frame(fitted, inverse, names[varying], shown, scale, inside)
         return with_constant_features(table, names, members)
 
-    def _scaled_fit(self, problem: FitProblem) -> tuple[Fitted, Array]:
+    def _scaled_fit(self, problem: WeightedProblem) -> tuple[Fitted, Array]:
         """Return the fit in features that all vary by 1, and their scales (d,)."""
         scaling = self._scaling
         X = scaling.design(problem.data.X, varying=True).read_rows(slice(None))
@@ -267,7 +267,7 @@ class FittedERM(linear.LinearClassifier):
         unseen = unseen_classes(y_all, y_all[chosen.at], self.classes_)
         return held_out_frame(scores, level, unseen)
 
-    def _problem_again(self, X: Any, y: Any, sample_weight: Any) -> FitProblem:
+    def _problem_again(self, X: Any, y: Any, sample_weight: Any) -> WeightedProblem:
         """Return the problem of the fit for the samples that it was fitted to."""
         self._features(X)  # raises unless X has the columns of the fit
         check_same_classes(y, self.classes_)

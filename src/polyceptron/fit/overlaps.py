@@ -338,8 +338,26 @@ def _sampled_error(
     if channel is None:
         integrand = _agreement_integrand(S, T, C, basis)
     if integrand is None:
-        integrand = _label_integrand(S, T, C, basis, channel or as_channel("none"))
-    return _quasi_monte_carlo(integrand, 2 * len(S), tol, seed)
+        integrand = _label_integrand(S, T, C, basis, channel)
+    found = _quasi_monte_carlo(integrand, 2 * len(S), tol, seed)
+    if channel is not None:
+        return found
+    return ErrorEstimate(found.value, found.uncertainty + _rounding_of_close_classes(teacher))
+
+
+def _rounding_of_close_classes(teacher: Array) -> float:
+    """Return the error of ε by rounding of the teacher's covariance (k, k), at most 1/2.
+
+    Labels of two classes depend on the direction of t_h − t_l, also where it is short. Rounding of
+    the covariance changes it by a few units of rounding over its squared length.
+    """
+    variances = np.diag(teacher)
+    squared_gaps = variances[:, None] + variances - 2 * teacher
+    closest = squared_gaps[np.triu_indices(len(teacher), 1)].min()
+    rounding = 4 * float(np.finfo(float).eps) * float(np.trace(teacher))
+    if closest <= 2 * rounding:
+        return 0.5
+    return rounding / float(closest)
 
 
 def _agreement_integrand(S: Array, T: Array, C: Array, basis: Array) -> _Integrand | None:
@@ -364,8 +382,10 @@ def _agreement_integrand(S: Array, T: Array, C: Array, basis: Array) -> _Integra
     return _Integrand(partial(_smooth_agreement, lift=lift, twin=twin), known, 0.0)
 
 
-def _label_integrand(S: Array, T: Array, C: Array, basis: Array, channel: Channel) -> _Integrand:
-    """Return P(argmax s = y | g, t) with labels y drawn by a channel from t.
+def _label_integrand(
+    S: Array, T: Array, C: Array, basis: Array, channel: Channel | None
+) -> _Integrand:
+    """Return P(argmax s = y | g, t) with labels y drawn by a channel from t, or y = argmax t.
 
     With independent standard normal ξ, t = Aξ and s = Bξ + what remains.
     """
@@ -427,18 +447,28 @@ def _root(covariance: Array) -> Array:
 
 
 def _label_chance(
-    points: Array, teacher_map: Array, student_map: Array, noise: float, channel: Channel
+    points: Array, teacher_map: Array, student_map: Array, noise: float, channel: Channel | None
 ) -> Array:
     """Return P(argmax s = y | g, t) (n,) at points (n, 2k−2).
 
     t (n, k) comes from the first half of each point by `teacher_map` (k, k−1), g from all of it by
     `student_map` (k, 2k−2).
     """
-    chances = channel.chances(points[:, : teacher_map.shape[1]] @ teacher_map.T)
+    chances = _chances_of_labels(points[:, : teacher_map.shape[1]] @ teacher_map.T, channel)
     g = points @ student_map.T
     if noise == 0:
         return np.asarray(np.take_along_axis(chances, g.argmax(1)[:, None], 1)[:, 0])
     return np.asarray((win_probabilities(g / math.sqrt(noise)) * chances).sum(1))
+
+
+def _chances_of_labels(t: Array, channel: Channel | None) -> Array:
+    """Return P(y = l) (n, k) at the teacher's fields t (n, k); without a channel y = argmax t.
+
+    A channel without noise would not do: it is smooth over 1e-6, and classes may be closer.
+    """
+    if channel is None:
+        return np.asarray(np.eye(t.shape[1])[t.argmax(1)])
+    return channel.chances(t)
 
 
 def _common_first(joint: Array, noise: float) -> Array:

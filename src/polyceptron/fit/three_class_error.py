@@ -57,7 +57,7 @@ class LabelDifferences(NamedTuple):
 
     @property
     def rounding(self) -> float:
-        """What rounding of the correlations may do to a chance: it moves angles near 0 by most."""
+        """Return the error of a chance by rounding of the correlations: angles near 0 move most."""
         largest = np.abs(self.cross).max()
         sine = math.sqrt(max(1 - largest**2, ROUNDING_OF_CORRELATIONS))
         return ROUNDING_OF_CORRELATIONS / sine

@@ -32,7 +32,7 @@ class ScalarOrder:
 
     @classmethod
     def of_overlaps(cls, m: float, q: float, V: float) -> Self:
-        """From m, q, V: to rounding where ρ → 1."""
+        """Return the order parameters of the overlaps m, q, V, accurate to rounding where ρ → 1."""
         return cls(m / math.sqrt(max(q - m * m, _ROUNDING * q)) if q > 0 else 0.0, q, V)
 
     @classmethod
@@ -106,6 +106,6 @@ class PaperMatrices(NamedTuple):
 
     @classmethod
     def of_scalars(cls, n_classes: int, m: float, q: float, V: float) -> Self:
-        """Of numbers per class direction."""
+        """Return the matrices of equal classes from one number per class direction."""
         metric = np.eye(n_classes - 1) + 1.0
         return cls(m * metric, q * metric, V * metric)

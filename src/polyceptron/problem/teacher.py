@@ -91,7 +91,7 @@ class _Rule(pop.Population):
         }
 
     def __repr__(self) -> str:
-        """As it is written: what has its default goes without saying."""
+        """Return the call that makes it, without the arguments that have their defaults."""
         said = [(name, getattr(self, name).name) for name in ("prior", "noise", "features")]
         words = [str(self.n_classes)] if "n_classes" in self.__dict__ else []  # not its class's
         words += [f"{name}={text!r}" for name, text in said if text != getattr(type(self), name)]

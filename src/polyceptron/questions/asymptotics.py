@@ -150,14 +150,14 @@ class _Pair(NamedTuple):
 
     @property
     def apart(self) -> float:
-        """By how much they differ, 0 without an exact number."""
+        """Return by how much they differ, 0 without an exact number."""
         if self.exact is None:
             return 0.0
         return abs(self.measured.value - self.exact.value)
 
     @property
     def disagrees(self) -> bool:
-        """Whether they differ by more than a few bars: one of the two is no number of this tail."""
+        """Return whether they differ by more than a few bars: then one of them is wrong."""
         bar = self.measured.uncertainty
         if self.exact is not None:
             bar += self.exact.uncertainty

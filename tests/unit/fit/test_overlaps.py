@@ -10,7 +10,12 @@ import pytest
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.fit import overlaps as module
-from polyceptron.fit.overlaps import exact_generalisation_error, overlaps, win_probabilities
+from polyceptron.fit.overlaps import (
+    ErrorEstimate,
+    exact_generalisation_error,
+    overlaps,
+    win_probabilities,
+)
 from polyceptron.numerics.orthant import argmax_orthant
 from polyceptron.problem import as_channel
 from polyceptron.sides.generalisation import generalisation_error
@@ -263,3 +268,23 @@ def test_weights_taken_for_the_teacher_have_a_bar_that_holds(k):
 def test_the_teacher_itself_has_no_error():
     T = np.repeat(np.random.default_rng(0).standard_normal((50, 3)), 2, axis=1)
     assert exact_generalisation_error(3 * T, T) == (0.0, module.EQUAL_WEIGHTS)
+
+
+@pytest.mark.parametrize("gap", [1e-5, 1e-6, 1e-7, 1e-9])
+def test_teachers_with_two_close_classes_have_the_error_of_any_small_gap(gap: float) -> None:
+    """Labels depend on the direction of a difference of weights, not on its length."""
+    rng = np.random.default_rng(0)
+    T = rng.standard_normal((200, 3))
+    direction = rng.standard_normal(200)
+    noise = 0.1 * rng.standard_normal((200, 3))
+    W = np.stack([T[:, 0], T[:, 0] + direction, T[:, 2]], 1) + noise
+
+    def error(gap: float) -> ErrorEstimate:
+        teacher = np.stack([T[:, 0], T[:, 0] + gap * direction, T[:, 2]], 1)
+        return exact_generalisation_error(W, teacher)
+
+    apart = error(1e-4)
+    close = error(gap)
+    assert apart.uncertainty < 1e-8
+    assert abs(close.value - apart.value) < close.uncertainty + 1e-4
+    assert gap < 1e-6 or close.uncertainty < 0.01

@@ -139,7 +139,7 @@ class KeptByProbe(Channel):
 
     @property
     def _moves(self) -> tuple[float, float]:
-        """By how much the means of g and h move with that of the field along e, or across it."""
+        """Return how far the means of g and h move with that of the field along e, or across it."""
         if self.across:
             return -math.sin(self.angle), math.sin(self._angle_of_probe)
         return math.cos(self.angle), math.cos(self._angle_of_probe)

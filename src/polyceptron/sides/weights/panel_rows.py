@@ -179,7 +179,7 @@ class PanelRows:
 
     @cached_property
     def resolved(self) -> bool:
-        """Whether the panels reach to where all rows are told apart."""
+        """Return whether the panels reach to where all rows are told apart."""
         if self.finite:
             return not self.rule.sampled or self._reach_of_rows() <= self._reach_of_samples()
         table = self._on_first_level
