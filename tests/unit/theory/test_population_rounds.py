@@ -124,7 +124,7 @@ def test_boxes_refuse_what_they_would_get_wrong():
         (pc.Mixture((0.7, 0.2, 0.1), separation=2.0), "hinge"),
     ):
         problem = matrix_problem(population, pc.ERM(loss, 0.1), 1.0)
-        with pytest.raises(ValueError, match="two or three classes"):
+        with pytest.raises(ValueError, match="boxes are for two classes, and for three"):
             GraphFields(problem, unpack(problem, start(problem)), 0)
     with pytest.raises(ValueError, match="known for two classes"):
         proximal_graph(pc.ERM("hinge", 0.1).loss, 0, np.zeros((1, 2)), 1.0)

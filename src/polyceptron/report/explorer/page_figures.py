@@ -462,9 +462,9 @@ def _branches(rows: Sequence[Row]) -> dict[str, list[Row]]:
     for row in rows:
         branches.setdefault(row.get("branch") or "optimal", []).append(row)
     branches.pop("informed", None)
-    best = {row["alpha"]: row[ERROR] for row in branches.get("optimal", [])}
+    best = {row["alpha"]: row for row in branches.get("optimal", [])}
     amp = [row for row in branches.get("amp", []) if row["alpha"] in best]
-    if all(abs(row[ERROR] - best[row["alpha"]]) < SAME_ERROR for row in amp):
+    if all(abs(row[ERROR] - best[row["alpha"]][ERROR]) < SAME_ERROR for row in amp):
         branches.pop("amp", None)
     return branches
 
